@@ -1,0 +1,41 @@
+# Each target sets up .venv by itself: uv where it is installed, otherwise python3 -m venv and pip.
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+.PHONY: help setup demo test lint bench lock clean
+help:            ## this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY)  ## the virtual environment with everything pinned in constraints.txt
+
+$(READY): pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	fi
+	@touch $@
+
+demo: $(READY)   ## the main job on a small task
+	$(BIN)/python examples/demo.py
+
+test: $(READY)   ## all tests
+	$(BIN)/python -m pytest -n 2 -q $(ARGS)
+
+lint: $(READY)   ## ruff and pyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the authors' agent
+	$(BIN)/python benchmarks/updates.py $(ARGS)
+
+lock: $(READY)   ## write constraints.txt anew from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^dr-q' > constraints.txt
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,158 @@
+"""One agent's learning, as pure functions for one seed.
+
+The loop calls `renew` before RL updates 1, 251, 501, ..., and `update_actor_critic` for each. `encoder_step` and
+`actor_critic_step` are the same updates on a given batch.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Key
+
+from dr_q import replay as rp
+from dr_q.agent.config import Config
+from dr_q.agent.losses import (
+    CriticBatch,
+    EncoderTerms,
+    actor_loss,
+    critic_loss,
+    critic_target,
+    encoder_loss,
+    encoder_terms,
+)
+from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
+from dr_q.equations import lap_priority, n_step_return, random_shift
+
+
+class EncoderMetrics(NamedTuple):
+    """What an encoder update saw."""
+
+    loss: Float[Array, ""]
+    terms: EncoderTerms
+
+
+class ActorCriticMetrics(NamedTuple):
+    """What an RL update saw, before it changed anything."""
+
+    critic_loss: Float[Array, ""]
+    actor_loss: Float[Array, ""]
+    """With the critics just updated."""
+    q: Float[Array, "B 2"]
+    q_target: Float[Array, "B"]
+    priority: Float[Array, "B"]
+
+
+def renew(
+    config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
+) -> tuple[Agent, EncoderMetrics]:
+    """Copy online to target networks, then `target_period` encoder updates; the mean of what they saw."""
+
+    def step(agent: Agent, key_update: Key[Array, ""]) -> tuple[Agent, EncoderMetrics]:
+        return update_encoder(config, agent, replay, key_update)
+
+    keys = jax.random.split(key, config.target_period)
+    agent, metrics = jax.lax.scan(step, renew_targets(config, agent, replay), keys)
+    return agent, jax.tree.map(jnp.mean, metrics)
+
+
+def renew_targets(config: Config, agent: Agent, replay: rp.Replay) -> Agent:
+    """Copy online to target networks and, in MR.Q, renew the reward scale."""
+    renewed = dataclasses.replace(agent, target=jax.tree.map(jnp.copy, agent.online))
+    if not config.reward_scaling:
+        return renewed
+    return dataclasses.replace(renewed, target_reward_scale=agent.reward_scale, reward_scale=rp.mean_abs_reward(replay))
+
+
+def update_encoder(
+    config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
+) -> tuple[Agent, EncoderMetrics]:
+    """One encoder update on a fresh batch."""
+    key_draw, key_shift = jax.random.split(key)
+    slots = rp.draw(replay, key_draw, config.batch_size)
+    batch = rp.sample_subtrajectory(replay, slots, config.encoder_horizon)
+    if replay.spec.pixels and config.pixel_shift:
+        images = batch.obs.reshape(-1, *batch.obs.shape[2:])
+        shifted = random_shift(images, key_shift, config.pixel_shift)
+        batch = batch._replace(obs=shifted.reshape(batch.obs.shape))
+    return encoder_step(config, agent, batch, replay.has_terminated)
+
+
+def update_actor_critic(
+    config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
+) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
+    """One RL update on a fresh batch: critics, then actor, then the batch's priorities."""
+    key_draw, key_shift, key_noise = jax.random.split(key, 3)
+    slots = rp.draw(replay, key_draw, config.batch_size)
+    sample = rp.sample_n_step(replay, slots, config.q_horizon)
+    obs, next_obs = sample.obs, sample.next_obs
+    if replay.spec.pixels and config.pixel_shift:
+        both = random_shift(jnp.concatenate([obs, next_obs]), key_shift, config.pixel_shift)
+        obs, next_obs = jnp.split(both, 2)
+    n_step_reward, n_step_discount = n_step_return(sample.reward, sample.not_done, config.discount)
+    batch = CriticBatch(obs, sample.action, n_step_reward, n_step_discount, next_obs)
+    standard_normal = jax.random.normal(key_noise, sample.action.shape)
+    agent, metrics = actor_critic_step(config, agent, batch, standard_normal)
+    return agent, rp.write_priority(replay, slots, metrics.priority), metrics
+
+
+def encoder_step(
+    config: Config, agent: Agent, batch: rp.Subtrajectory, train_done: Bool[Array, ""]
+) -> tuple[Agent, EncoderMetrics]:
+    """One step of the encoder down its loss (Eq. 9) on a given batch."""
+
+    def loss_and_terms(encoder):
+        terms = encoder_terms(config, encoder, agent.target.encoder, batch)
+        return encoder_loss(config, terms, train_done), terms
+
+    (loss, terms), gradient = jax.value_and_grad(loss_and_terms, has_aux=True)(agent.online.encoder)
+    encoder, optimiser = _descend(encoder_optimiser(config), gradient, agent.encoder_optimiser, agent.online.encoder)
+    online = dataclasses.replace(agent.online, encoder=encoder)
+    return dataclasses.replace(agent, online=online, encoder_optimiser=optimiser), EncoderMetrics(loss, terms)
+
+
+def actor_critic_step(
+    config: Config, agent: Agent, batch: CriticBatch, standard_normal: Float[Array, "B A"]
+) -> tuple[Agent, ActorCriticMetrics]:
+    """One step of the critics (Eq. 13), then of the actor (Eq. 12), on a given batch; the encoder is constant."""
+    encoder = agent.online.encoder
+    target = critic_target(config, agent, batch, standard_normal)
+    z_s = encoder.z_s(batch.obs)
+    state_half = encoder.state_action.state_half(z_s)
+    z_sa = encoder.state_action.join(state_half, encoder.state_action.action_half(batch.action))
+
+    (loss_critic, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(agent.online.critic, z_sa, target)
+    if config.critic_grad_clip is not None:
+        gradient = _clip_norm(gradient, config.critic_grad_clip)
+    critic, critic_state = _descend(critic_optimiser(config), gradient, agent.critic_optimiser, agent.online.critic)
+
+    # Differentiated by the actor alone: no gradient of g's or the critics' weights is ever formed.
+    def loss_of_actor(actor):
+        return actor_loss(config, actor, encoder, critic, z_s, state_half)
+
+    loss_actor, gradient = jax.value_and_grad(loss_of_actor)(agent.online.actor)
+    actor, actor_state = _descend(actor_optimiser(config), gradient, agent.actor_optimiser, agent.online.actor)
+
+    new = dataclasses.replace(
+        agent,
+        online=dataclasses.replace(agent.online, actor=actor, critic=critic),
+        actor_optimiser=actor_state,
+        critic_optimiser=critic_state,
+    )
+    priority = lap_priority(q, target, config.min_priority, config.priority_exponent)
+    return new, ActorCriticMetrics(loss_critic, loss_actor, q, target, priority)
+
+
+def _descend(
+    optimiser: optax.GradientTransformation, gradient: Any, state: optax.OptState, parameters: Any
+) -> tuple[Any, optax.OptState]:
+    updates, state = optimiser.update(gradient, state, parameters)
+    return optax.apply_updates(parameters, updates), state
+
+
+def _clip_norm(gradient: Any, limit: float) -> Any:
+    """Scale to an L2 norm of at most `limit` over all leaves; the 1e-6 is PyTorch's, which made MR.Q's numbers."""
+    factor = jnp.minimum(1.0, limit / (optax.tree.norm(gradient) + 1e-6))
+    return jax.tree.map(lambda leaf: leaf * factor, gradient)

@@ -1,0 +1,31 @@
+"""The networks: encoder (f, g, M), actor and twin critics, and the mapping from PyTorch's names to them."""
+
+from dr_q.networks.actor import Actor
+from dr_q.networks.critic import Critic, TwinCritic
+from dr_q.networks.encoder import (
+    Encoder,
+    PixelStateEncoder,
+    Prediction,
+    StateActionEncoder,
+    VectorStateEncoder,
+)
+from dr_q.networks.layers import MLP, Activation, Conv, Linear
+from dr_q.networks.torch_names import actor_from_torch, critic_from_torch, encoder_from_torch
+
+__all__ = [
+    "MLP",
+    "Activation",
+    "Actor",
+    "Conv",
+    "Critic",
+    "Encoder",
+    "Linear",
+    "PixelStateEncoder",
+    "Prediction",
+    "StateActionEncoder",
+    "TwinCritic",
+    "VectorStateEncoder",
+    "actor_from_torch",
+    "critic_from_torch",
+    "encoder_from_torch",
+]

@@ -1,0 +1,45 @@
+"""The twin critics Q1, Q2."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from dr_q.networks.layers import ACTIVATIONS, MLP, Activation, Linear, layer_norm
+
+CRITICS = 2
+
+
+class Critic(eqx.Module):
+    """z_sa -> scalar: Linear(activation(LayerNorm(MLP(z_sa))))."""
+
+    mlp: MLP
+    output: Linear
+
+    @staticmethod
+    def init(key: Key[Array, ""], zsa_dim: int, hidden: int, activation: Activation) -> "Critic":
+        """One critic."""
+        key_mlp, key_output = jax.random.split(key)
+        return Critic(MLP.init(key_mlp, zsa_dim, hidden, hidden, activation), Linear.init(key_output, hidden, 1))
+
+    def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B"]:
+        """The value of each state-action."""
+        return self.output(ACTIVATIONS[self.mlp.activation](layer_norm(self.mlp(z_sa))))[:, 0]
+
+
+class TwinCritic(eqx.Module):
+    """Two independent critics, stacked along a leading axis of every weight."""
+
+    stacked: Critic
+
+    @staticmethod
+    def init(key: Key[Array, ""], zsa_dim: int, hidden: int, activation: Activation) -> "TwinCritic":
+        """Two critics with weights of their own."""
+        keys = jax.random.split(key, CRITICS)
+        return TwinCritic(jax.vmap(lambda k: Critic.init(k, zsa_dim, hidden, activation))(keys))
+
+    def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B 2"]:
+        """Both critics' values of each state-action."""
+        # Broadcast, not shared: XLA makes one wide product of a shared input and transposes the weights for it.
+        both = jnp.broadcast_to(z_sa, (CRITICS, *z_sa.shape))
+        return jax.vmap(lambda critic, z: critic(z), out_axes=-1)(self.stacked, both)

@@ -1,0 +1,166 @@
+"""The representation: state encoder f, state-action encoder g, and the linear MDP predictor M (Eq. 5)."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, UInt8
+
+from dr_q.networks.layers import ACTIVATIONS, MLP, Activation, Conv, Linear, layer_norm
+
+_CONV_CHANNELS = 32
+CONV_STRIDES = (2, 2, 2, 1)
+_KERNEL = 3
+
+
+class Prediction(NamedTuple):
+    """What the linear MDP predictor M reads off z_sa."""
+
+    z_s: Float[Array, "B zs"]
+    """Predicted next latent state."""
+    reward_logits: Float[Array, "B bins"]
+    """Predicted reward, a distribution over two-hot bins."""
+    done: Float[Array, "B"] | None
+    """Predicted done flag; MR.Q only."""
+
+
+class VectorStateEncoder(eqx.Module):
+    """f for vectors: activation(LayerNorm(MLP(obs)))."""
+
+    mlp: MLP
+
+    def __call__(self, obs: Float[Array, "*B obs"]) -> Float[Array, "*B zs"]:
+        """Latent state of each observation."""
+        return ACTIVATIONS[self.mlp.activation](layer_norm(self.mlp(obs)))
+
+
+class PixelStateEncoder(eqx.Module):
+    """f for images: four convolutions, flattened channel-major, then activation(LayerNorm(Linear))."""
+
+    convs: tuple[Conv, ...]
+    linear: Linear
+    activation: Activation = eqx.field(static=True)
+
+    def __call__(self, obs: UInt8[Array, "B c h w"]) -> Float[Array, "B zs"]:
+        """Latent state of each stack of frames."""
+        activate = ACTIVATIONS[self.activation]
+        x = obs.astype(jnp.float32) / 255 - 0.5
+        for conv in self.convs:
+            x = activate(conv(x))
+        return activate(layer_norm(self.linear(x.reshape(x.shape[0], -1))))
+
+
+class StateActionEncoder(eqx.Module):
+    """g: embeds the action, z_a = activation(Linear(a)), then MLP(concat(z_s, z_a)).
+
+    The MLP's first layer is linear in (z_s, z_a) and kept by halves: a half that is known earlier, or used twice, is
+    computed once, and no gradient is taken of a half that is constant.
+    """
+
+    embed_action: Linear
+    from_state: Linear
+    """The first layer's rows for z_s, and its bias."""
+    from_action: Float[Array, "za hidden"]
+    """The first layer's rows for z_a."""
+    hidden2: Linear
+    output: Linear
+    activation: Activation = eqx.field(static=True)
+
+    @staticmethod
+    def from_parts(embed_action: Linear, mlp: MLP) -> "StateActionEncoder":
+        """g from the action embedding and the MLP on the concatenation."""
+        zs_dim = mlp.hidden1.weight.shape[0] - embed_action.bias.size
+        return StateActionEncoder(
+            embed_action=embed_action,
+            from_state=Linear(mlp.hidden1.weight[:zs_dim], mlp.hidden1.bias),
+            from_action=mlp.hidden1.weight[zs_dim:],
+            hidden2=mlp.hidden2,
+            output=mlp.output,
+            activation=mlp.activation,
+        )
+
+    def state_half(self, z_s: Float[Array, "*B zs"]) -> Float[Array, "*B hidden"]:
+        """What z_s contributes to the first layer."""
+        return self.from_state(z_s)
+
+    def action_half(self, action: Float[Array, "*B A"]) -> Float[Array, "*B hidden"]:
+        """What z_a contributes to the first layer."""
+        return ACTIVATIONS[self.activation](self.embed_action(action)) @ self.from_action
+
+    def join(
+        self, state_half: Float[Array, "*B hidden"], action_half: Float[Array, "*B hidden"]
+    ) -> Float[Array, "*B zsa"]:
+        """z_sa from the two halves of the first layer."""
+        activate = ACTIVATIONS[self.activation]
+        y = activate(layer_norm(state_half + action_half))
+        y = activate(layer_norm(self.hidden2(y)))
+        return self.output(y)
+
+
+class Encoder(eqx.Module):
+    """f, g and M of one seed. The RL losses never train it."""
+
+    state: VectorStateEncoder | PixelStateEncoder
+    state_action: StateActionEncoder
+    predictor: Linear
+    zs_dim: int = eqx.field(static=True)
+    reward_bins: int = eqx.field(static=True)
+
+    @staticmethod
+    def init(
+        key: Key[Array, ""],
+        obs_shape: tuple[int, ...],
+        action_dim: int,
+        *,
+        zs_dim: int,
+        za_dim: int,
+        zsa_dim: int,
+        hidden: int,
+        activation: Activation,
+        reward_bins: int,
+        predict_done: bool,
+    ) -> "Encoder":
+        """An encoder for observations of shape (dim,) or (channels, height, width)."""
+        key_state, key_action, key_state_action, key_predictor = jax.random.split(key, 4)
+        return Encoder(
+            state=_init_state_encoder(key_state, obs_shape, zs_dim, hidden, activation),
+            state_action=StateActionEncoder.from_parts(
+                Linear.init(key_action, action_dim, za_dim),
+                MLP.init(key_state_action, zs_dim + za_dim, hidden, zsa_dim, activation),
+            ),
+            predictor=Linear.init(key_predictor, zsa_dim, zs_dim + reward_bins + predict_done),
+            zs_dim=zs_dim,
+            reward_bins=reward_bins,
+        )
+
+    def z_s(self, obs: Array) -> Float[Array, "B zs"]:
+        """Latent state, z_s = f(s) (Eq. 5)."""
+        return self.state(obs)
+
+    def z_sa(self, z_s: Float[Array, "*B zs"], action: Float[Array, "*B A"]) -> Float[Array, "*B zsa"]:
+        """Latent state-action, z_sa = g(z_s, a) (Eq. 5)."""
+        g = self.state_action
+        return g.join(g.state_half(z_s), g.action_half(action))
+
+    def predict(self, z_sa: Float[Array, "B zsa"]) -> Prediction:
+        """Next latent state and reward as linear functions of z_sa (Eq. 5)."""
+        out = self.predictor(z_sa)
+        end = self.zs_dim + self.reward_bins
+        done = out[:, end] if out.shape[-1] > end else None
+        return Prediction(out[:, : self.zs_dim], out[:, self.zs_dim : end], done)
+
+
+def _init_state_encoder(
+    key: Key[Array, ""], obs_shape: tuple[int, ...], zs_dim: int, hidden: int, activation: Activation
+) -> VectorStateEncoder | PixelStateEncoder:
+    if len(obs_shape) == 1:
+        return VectorStateEncoder(MLP.init(key, obs_shape[0], hidden, zs_dim, activation))
+    channels, height, width = obs_shape
+    keys = jax.random.split(key, len(CONV_STRIDES) + 1)
+    convs = []
+    for key_conv, stride in zip(keys[:-1], CONV_STRIDES, strict=True):
+        convs.append(Conv.init(key_conv, channels, _CONV_CHANNELS, stride))
+        channels = _CONV_CHANNELS
+        height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
+    return PixelStateEncoder(tuple(convs), Linear.init(keys[-1], channels * height * width, zs_dim), activation)

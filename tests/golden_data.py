@@ -1,0 +1,29 @@
+"""The recorded inputs and outputs of the authors' agents, from the folder `DRQ_GOLDEN` (default `tests/golden`)."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(os.environ.get("DRQ_GOLDEN", Path(__file__).parent / "golden"))
+
+
+def files(*patterns: str) -> list[Path]:
+    """Every recorded file that matches one of the patterns; at least one each."""
+    found = []
+    for pattern in patterns:
+        matches = sorted(FOLDER.glob(f"{pattern}.npz"))
+        assert matches, f"no {pattern}.npz in {FOLDER}; set DRQ_GOLDEN to the folder of recorded data"
+        found += matches
+    return found
+
+
+def load(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names start with prefix/, without it."""
+    return {name.removeprefix(f"{prefix}/"): x for name, x in arrays.items() if name.startswith(f"{prefix}/")}

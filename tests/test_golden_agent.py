@@ -1,0 +1,179 @@
+"""Our agent against the authors': forward values, losses, targets, priorities, and weights after updates."""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dr_q import agent as drq
+from dr_q.equations import n_step_return
+from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
+from dr_q.replay import Subtrajectory
+from tests import golden_data
+
+FILES = golden_data.files("drq_*", "mrq_*")
+
+encoder_terms = jax.jit(drq.encoder_terms, static_argnums=0)
+encoder_step = jax.jit(drq.encoder_step, static_argnums=0)
+actor_critic_step = jax.jit(drq.actor_critic_step, static_argnums=0)
+
+
+@jax.jit
+def forward(networks: drq.Networks, obs, action):
+    z_s = networks.encoder.z_s(obs)
+    z_sa = networks.encoder.z_sa(z_s, action)
+    return z_s, z_sa, networks.encoder.predict(z_sa), networks.actor(z_s), networks.critic(z_sa)
+
+
+def time_first(recorded: np.ndarray) -> jax.Array:
+    """[B, H, ...] as recorded, [H, B, ...] as ours."""
+    return jnp.asarray(np.swapaxes(recorded, 0, 1))
+
+
+class Case:
+    """One recorded agent, loaded into ours."""
+
+    def __init__(self, path: Path):
+        self.arrays = golden_data.load(path)
+        self.is_mrq = path.name.startswith("mrq")
+        self.config = drq.preset(
+            "mr.q" if self.is_mrq else "dr.q", reward_bins=self["fwd/pred_reward_logits"].shape[-1]
+        )
+        networks = drq.Networks(self.encoder("init/encoder"), self.actor("init/policy"), self.critic("init/value"))
+        target = drq.Networks(
+            self.encoder("init/encoder_target"),
+            self.actor("init/policy_target"),
+            self.critic("init/value_target"),
+        )
+        self.agent = dataclasses.replace(
+            drq.init_agent(self.config, networks),
+            target=target,
+            reward_scale=jnp.asarray(self["rl/reward_scale"]),
+            target_reward_scale=jnp.asarray(self["rl/target_reward_scale"]),
+        )
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def encoder(self, prefix: str):
+        bins = self["fwd/pred_reward_logits"].shape[-1]
+        arrays = golden_data.under(self.arrays, prefix)
+        return encoder_from_torch(arrays, reward_bins=bins, predict_done=self.config.predict_done)
+
+    def actor(self, prefix: str):
+        return actor_from_torch(golden_data.under(self.arrays, prefix))
+
+    def critic(self, prefix: str):
+        return critic_from_torch(golden_data.under(self.arrays, prefix))
+
+    @property
+    def encoder_batch(self) -> Subtrajectory:
+        return Subtrajectory(
+            obs=jnp.concatenate([time_first(self["enc/state"])[:1], time_first(self["enc/next_state"])]),
+            action=time_first(self["enc/action"]),
+            reward=time_first(self["enc/reward"][..., 0]),
+            not_done=time_first(self["enc/not_done"][..., 0]),
+        )
+
+    @property
+    def critic_batch(self) -> drq.CriticBatch:
+        discount = self["rl/n_step_discount"][:, 0]
+        if self.is_mrq:  # recorded without gamma^n
+            discount = discount * np.float32(self.config.discount ** self["rl/reward"].shape[1])
+        return drq.CriticBatch(
+            obs=jnp.asarray(self["rl/state"]),
+            action=jnp.asarray(self["rl/action"]),
+            n_step_reward=jnp.asarray(self["rl/n_step_reward"][:, 0]),
+            n_step_discount=jnp.asarray(discount),
+            next_obs=jnp.asarray(self["rl/next_state"]),
+        )
+
+    @property
+    def terminates(self) -> bool:
+        return bool((self["enc/not_done"] == 0).any() or (self["rl/not_done"] == 0).any())
+
+
+@functools.cache
+def load_case(path: Path) -> Case:
+    return Case(path)
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def case(request) -> Case:
+    return load_case(request.param)
+
+
+def assert_close(ours, theirs, relative=1e-5):
+    """Within 1e-5 of the array's scale: an entry that cancels to nearly 0 has no digits of its own to compare."""
+    np.testing.assert_allclose(np.asarray(ours), theirs, rtol=0, atol=relative * np.max(np.abs(theirs)))
+
+
+def assert_weights(ours, theirs, absolute: float):
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for (path, mine), other in zip(jax.tree.leaves_with_path(ours), jax.tree.leaves(theirs), strict=True):
+        worst = float(np.max(np.abs(np.asarray(mine) - np.asarray(other))))
+        assert worst <= absolute, f"{jax.tree_util.keystr(path)} is off by {worst:.2e}"
+
+
+def test_golden_forward(case: Case):
+    z_s, z_sa, prediction, action, q = forward(
+        case.agent.online, jnp.asarray(case["rl/state"]), jnp.asarray(case["rl/action"])
+    )
+    assert_close(z_s, case["fwd/z_s"])
+    assert_close(z_sa, case["fwd/z_sa"])
+    assert_close(prediction.z_s, case["fwd/pred_z_s"])
+    assert_close(prediction.reward_logits, case["fwd/pred_reward_logits"])
+    if case.is_mrq:
+        assert_close(prediction.done, case["fwd/pred_done"][:, 0])
+    else:
+        assert prediction.done is None
+    assert_close(action, case["fwd/action"])
+    assert_close(q, case["fwd/q"])
+
+
+def test_golden_encoder_loss_terms(case: Case):
+    terms = encoder_terms(case.config, case.agent.online.encoder, case.agent.target.encoder, case.encoder_batch)
+    assert_close(terms.dynamics, case["enc/loss_dynamics"])
+    assert_close(terms.reward, case["enc/loss_reward"])
+    assert_close(terms.infonce, case["enc/loss_infonce"])
+    if case.is_mrq:
+        assert_close(terms.done, case["enc/loss_done"])
+
+
+def test_golden_n_step_return(case: Case):
+    if case.is_mrq and case.terminates:
+        return  # D7: the recorded sum is MR.Q's own there; `test_deviations` covers ours
+    reward, discount = n_step_return(
+        time_first(case["rl/reward"][..., 0]), time_first(case["rl/not_done"][..., 0]), case.config.discount
+    )
+    assert_close(reward, case["rl/n_step_reward"][:, 0])
+    assert_close(discount, case.critic_batch.n_step_discount)
+
+
+def test_golden_critic_target_loss_and_priority(case: Case):
+    _, metrics = actor_critic_step(case.config, case.agent, case.critic_batch, jnp.asarray(case["rl/standard_normal"]))
+    assert_close(metrics.q, case["rl/q"])
+    assert_close(metrics.q_target, case["rl/q_target"][:, 0])
+    assert_close(metrics.critic_loss, case["rl/critic_loss"])
+    assert_close(metrics.priority, case["rl/priority"])
+
+
+@pytest.mark.parametrize(("updates", "absolute"), [(1, 1e-6), (3, 1e-5)])
+def test_golden_encoder_after_updates(case: Case, updates: int, absolute: float):
+    agent = case.agent
+    for _ in range(updates):
+        agent, _ = encoder_step(case.config, agent, case.encoder_batch, jnp.asarray(case.terminates))
+    assert_weights(agent.online.encoder, case.encoder(f"enc_after{updates}/encoder"), absolute)
+
+
+@pytest.mark.parametrize(("updates", "absolute"), [(1, 1e-6), (3, 1e-5)])
+def test_golden_actor_and_critic_after_updates(case: Case, updates: int, absolute: float):
+    agent = case.agent
+    for _ in range(updates):
+        agent, _ = actor_critic_step(case.config, agent, case.critic_batch, jnp.asarray(case["rl/standard_normal"]))
+    assert_weights(agent.online.critic, case.critic(f"rl_after{updates}/value"), absolute)
+    assert_weights(agent.online.actor, case.actor(f"rl_after{updates}/policy"), absolute)

@@ -1,0 +1,121 @@
+"""Our replay against the authors': masks, cursor, probabilities and windows after a recorded log of additions."""
+
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dr_q import replay as rp
+from dr_q.agent import Config
+from dr_q.equations import alive_steps
+from tests import golden_data
+
+FILES = golden_data.files("replay_*")
+
+
+def batch_first(ours) -> np.ndarray:
+    """[H, B, ...] as ours, [B, H, ...] as recorded."""
+    return np.swapaxes(np.asarray(ours), 0, 1)
+
+
+def moments(arrays) -> list[int]:
+    return sorted({int(name.split("/")[0][2:]) for name in arrays if name.startswith("at")})
+
+
+CASES = [(path, step) for path in FILES for step in moments(golden_data.load(path))]
+
+
+@functools.cache
+def replayed(path: Path) -> tuple[dict[str, np.ndarray], dict[int, rp.Replay]]:
+    """The recorded arrays, and our replay at each recorded moment."""
+    arrays = golden_data.load(path)
+    config = Config()
+    history, obs_dim = int(arrays["meta/history"]), int(arrays["meta/obs_dim"])
+    spec = rp.ReplaySpec(
+        capacity=int(arrays["meta/capacity"]),
+        frame_shape=(obs_dim,),
+        action_dim=int(arrays["meta/action_dim"]),
+        pixels=False,
+        history=history,
+        horizon=int(arrays["meta/horizon"]),
+        fade_decay=config.fade_decay,
+        fade_floor=config.fade_floor,
+    )
+    add, write = jax.jit(rp.add), jax.jit(rp.write_priority)
+    replay, found = rp.init(spec), {}
+    for t in range(len(arrays["log/reward"])):
+        transition = rp.Transition(
+            obs=jnp.asarray(arrays["log/state"][t][-obs_dim:]),
+            action=jnp.asarray(arrays["log/action"][t]),
+            reward=jnp.asarray(arrays["log/reward"][t], jnp.float32),
+            next_obs=jnp.asarray(arrays["log/next_state"][t][-obs_dim:]),
+            terminated=jnp.asarray(arrays["log/terminated"][t]),
+            truncated=jnp.asarray(arrays["log/truncated"][t]),
+        )
+        replay = add(replay, transition)
+        if f"prio/{t}/slot" in arrays:
+            slots = jnp.asarray(arrays[f"prio/{t}/slot"], jnp.int32)
+            replay = write(replay, slots, jnp.asarray(arrays[f"prio/{t}/value"]))
+        if t in moments(arrays):
+            found[t] = replay
+    return arrays, found
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0].stem}-at{case[1]}")
+def moment(request) -> tuple[dict[str, np.ndarray], rp.Replay, int]:
+    path, step = request.param
+    arrays, found = replayed(path)
+    return golden_data.under(arrays, f"at{step}"), found[step], int(arrays["meta/horizon"])
+
+
+def test_golden_mask_and_cursor(moment):
+    theirs, replay, _ = moment
+    valid = np.asarray(replay.valid).reshape(-1)
+    np.testing.assert_array_equal(valid[: replay.spec.capacity], theirs["mask"] == 1)
+    assert not valid[replay.spec.capacity :].any()
+    assert int(replay.cursor) == theirs["cursor"]
+    assert int(replay.size) == theirs["size"]
+    assert float(replay.max_priority) == theirs["max_priority"]
+
+
+def test_golden_probability(moment):
+    theirs, replay, _ = moment
+    np.testing.assert_allclose(rp.probability(replay), theirs["probability"], rtol=1e-5, atol=0)
+
+
+def test_golden_draws_are_valid(moment):
+    theirs, replay, _ = moment
+    drawn = np.asarray(rp.draw(replay, jax.random.key(0), 4096))
+    assert set(drawn) == set(theirs["slots"])
+
+
+def test_golden_subtrajectories(moment):
+    theirs, replay, horizon = moment
+    batch = rp.sample_subtrajectory(replay, jnp.asarray(theirs["slots"], jnp.int32), horizon)
+    alive = theirs["sub_alive"] == 1
+    np.testing.assert_array_equal(batch_first(alive_steps(batch.not_done)) == 1, alive)
+    for ours, name in [
+        (batch.obs[:-1], "sub_state"),
+        (batch.obs[1:], "sub_next_state"),
+        (batch.action, "sub_action"),
+        (batch.reward[..., None], "sub_reward"),
+        (batch.not_done[..., None], "sub_not_done"),
+    ]:
+        np.testing.assert_array_equal(batch_first(ours)[alive], theirs[name][alive], err_msg=name)
+
+
+def test_golden_n_step_samples(moment):
+    theirs, replay, _ = moment
+    n_step = theirs["n_reward"].shape[1]
+    batch = rp.sample_n_step(replay, jnp.asarray(theirs["slots"], jnp.int32), n_step)
+    not_done = theirs["n_not_done"][..., 0]
+    alive = batch_first(alive_steps(jnp.asarray(not_done.T))) == 1
+    np.testing.assert_array_equal(batch.obs, theirs["n_state"])
+    np.testing.assert_array_equal(batch.action, theirs["n_action"])
+    np.testing.assert_array_equal(batch_first(batch.reward)[alive], theirs["n_reward"][..., 0][alive])
+    np.testing.assert_array_equal(batch_first(batch.not_done)[alive], not_done[alive])
+    bootstraps = not_done.all(axis=1)
+    np.testing.assert_array_equal(np.asarray(batch.next_obs)[bootstraps], theirs["n_next_state"][bootstraps])

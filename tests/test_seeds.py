@@ -1,0 +1,108 @@
+"""`vmap` over seeds is each seed alone."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dr_q import agent as drq
+from dr_q import replay as rp
+from tests.agent import small
+
+SEEDS = 3
+CONFIG = small.config()
+
+
+def log_of(seed: int) -> rp.Transition:
+    return small.random_transitions(small.VECTOR, 260, seed)  # longer than the ring
+
+
+def stack(trees):
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def pick(tree, seed: int):
+    return jax.tree.map(lambda leaf: leaf[seed], tree)
+
+
+def assert_same(a, b):
+    assert not small.differing(a, b)
+
+
+@functools.cache
+def alone() -> list[rp.Replay]:
+    return [small.fill(drq.init_replay(CONFIG, small.VECTOR), log_of(seed)) for seed in range(SEEDS)]
+
+
+@functools.cache
+def together() -> rp.Replay:
+    empty = stack([drq.init_replay(CONFIG, small.VECTOR)] * SEEDS)
+    return jax.jit(jax.vmap(small.fill))(empty, stack([log_of(seed) for seed in range(SEEDS)]))
+
+
+def test_replay_contents_are_the_same_to_the_bit():
+    for seed in range(SEEDS):
+        assert_same(pick(together(), seed), alone()[seed])
+    cursors = {int(replay.cursor) for replay in alone()}
+    assert len(cursors) == SEEDS, "the seeds should end episodes at different times"
+
+
+def test_drawn_indices_are_the_same():
+    keys = jax.random.split(jax.random.key(7), SEEDS)
+    batched = jax.jit(jax.vmap(lambda replay, key: rp.draw(replay, key, 4096)))(together(), keys)
+    single = jax.jit(lambda replay, key: rp.draw(replay, key, 4096))
+    for seed in range(SEEDS):
+        np.testing.assert_array_equal(batched[seed], single(alone()[seed], keys[seed]))
+
+
+def test_written_priorities_are_the_same_to_the_bit():
+    slots = jax.random.randint(jax.random.key(1), (SEEDS, 64), 0, 200)
+    values = 1 + jax.random.uniform(jax.random.key(2), (SEEDS, 64))
+    batched = jax.jit(jax.vmap(rp.write_priority))(together(), slots, values)
+    single = jax.jit(rp.write_priority)
+    for seed in range(SEEDS):
+        assert_same(pick(batched, seed), single(alone()[seed], slots[seed], values[seed]))
+
+
+def three_updates(agent: drq.Agent, replay: rp.Replay, keys) -> drq.Agent:
+    """Encoder and RL updates on batches fixed by given slots."""
+    key_draw, key_noise = keys
+    slots = rp.draw(replay, key_draw, CONFIG.batch_size)
+    window = rp.sample_subtrajectory(replay, slots, CONFIG.encoder_horizon)
+    sample = rp.sample_n_step(replay, slots, CONFIG.q_horizon)
+    reward = jnp.sum(sample.reward, axis=0)
+    batch = drq.CriticBatch(sample.obs, sample.action, reward, jnp.full_like(reward, 0.97), sample.next_obs)
+    normal = jax.random.normal(key_noise, sample.action.shape)
+
+    def step(agent, _):
+        agent, _ = drq.encoder_step(CONFIG, agent, window, replay.has_terminated)
+        agent, _ = drq.actor_critic_step(CONFIG, agent, batch, normal)
+        return agent, None
+
+    return jax.lax.scan(step, agent, length=3)[0]
+
+
+@functools.cache
+def learned():
+    keys = jax.random.split(jax.random.key(3), (SEEDS, 2))
+    agents = [small.init(CONFIG, small.VECTOR, jax.random.key(seed)) for seed in range(SEEDS)]
+    run = jax.jit(jax.vmap(three_updates))
+    batched = run(stack(agents), together(), keys)
+    again = run(stack(agents), together(), keys)
+    return agents, keys, batched, again
+
+
+def test_weights_after_three_updates_are_the_same_to_float_tolerance():
+    agents, keys, batched, _ = learned()
+    single = jax.jit(three_updates)
+    for seed in range(SEEDS):
+        one = single(agents[seed], alone()[seed], keys[seed])
+        for mine, other in zip(jax.tree.leaves(pick(batched, seed).online), jax.tree.leaves(one.online), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=0, atol=1e-5)
+
+
+def test_the_same_seeds_twice_are_the_same_to_the_bit():
+    _, _, batched, again = learned()
+    assert_same(batched, again)
+    assert small.differing(pick(batched, 0), pick(batched, 1))
