@@ -113,6 +113,16 @@ DIFFERENCES = {
     "only-forget": {"priority_exponent"},
     "uniform": {"fade_decay", "priority_exponent"},
     "mr.q-scaled": MRQ,
+    "quick": {
+        "exploration_steps",
+        "batch_size",
+        "zs_dim",
+        "zsa_dim",
+        "za_dim",
+        "encoder_hidden",
+        "actor_hidden",
+        "critic_hidden",
+    },
     "mr.q": MRQ
     | {
         "encoder_hidden",

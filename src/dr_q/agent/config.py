@@ -109,8 +109,8 @@ class Config:
     """Weight of MR.Q's done-flag loss; 0: the flag is not predicted."""
     reward_scaling: bool = False
     """Whether the critics learn in units of the buffer's mean absolute reward (MR.Q)."""
-    critic_grad_clip: float | None = None
-    """Largest L2 norm of the gradient of both critics together (MR.Q); None: no limit."""
+    critic_grad_clip: float = 0.0
+    """Largest L2 norm of the gradient of both critics together (MR.Q); 0: no limit."""
     pre_tanh_weight: float = 0.0
     """Weight of the mean squared pre-tanh action in the actor loss (MR.Q)."""
 
@@ -186,7 +186,7 @@ _ALLOWED = {
     "critic_hidden": _COUNT,
     "critic_activation": _ACTIVATION,
     "done_weight": _NOT_NEGATIVE,
-    "critic_grad_clip": ("more than 0, or None", lambda x: x is None or x > 0),
+    "critic_grad_clip": _NOT_NEGATIVE,
     "pre_tanh_weight": _NOT_NEGATIVE,
 }
 
@@ -215,6 +215,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_weight_decay": 1e-4,
     },
     "mr.q-scaled": _MRQ_SCALED,
+    "quick": {
+        "exploration_steps": 1_000,
+        "batch_size": 128,
+        "zs_dim": 128,
+        "zsa_dim": 128,
+        "za_dim": 64,
+        "encoder_hidden": 128,
+        "actor_hidden": 128,
+        "critic_hidden": 128,
+    },
 }
 """What each preset changes, and nothing else."""
 

@@ -25,6 +25,7 @@ from dr_q.agent.losses import (
 )
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
 from dr_q.equations import lap_priority, n_step_return, random_shift
+from dr_q.networks import Encoder
 
 
 class EncoderMetrics(NamedTuple):
@@ -45,17 +46,28 @@ class ActorCriticMetrics(NamedTuple):
     priority: Float[Array, "B"]
 
 
-def renew(
-    config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
-) -> tuple[Agent, EncoderMetrics]:
+def renew(config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]) -> tuple[Agent, EncoderMetrics]:
     """Copy online to target networks, then `target_period` encoder updates; the mean of what they saw."""
+    agent = renew_targets(config, agent, replay)
 
-    def step(agent: Agent, key_update: Key[Array, ""]) -> tuple[Agent, EncoderMetrics]:
-        return update_encoder(config, agent, replay, key_update)
+    def step(learning: _Learning, key_update: Key[Array, ""]) -> tuple[_Learning, EncoderMetrics]:
+        new, seen = update_encoder(config, _with(agent, learning), replay, key_update)
+        return _Learning(new.online.encoder, new.encoder_optimiser), seen
 
+    # Only what changes is carried through the scan; all else stays the very same array.
     keys = jax.random.split(key, config.target_period)
-    agent, metrics = jax.lax.scan(step, renew_targets(config, agent, replay), keys)
-    return agent, jax.tree.map(jnp.mean, metrics)
+    learning, seen = jax.lax.scan(step, _Learning(agent.online.encoder, agent.encoder_optimiser), keys)
+    return _with(agent, learning), jax.tree.map(jnp.mean, seen)
+
+
+class _Learning(NamedTuple):
+    encoder: Encoder
+    optimiser: optax.OptState
+
+
+def _with(agent: Agent, learning: _Learning) -> Agent:
+    online = dataclasses.replace(agent.online, encoder=learning.encoder)
+    return dataclasses.replace(agent, online=online, encoder_optimiser=learning.optimiser)
 
 
 def renew_targets(config: Config, agent: Agent, replay: rp.Replay) -> Agent:
@@ -109,8 +121,7 @@ def encoder_step(
 
     (loss, terms), gradient = jax.value_and_grad(loss_and_terms, has_aux=True)(agent.online.encoder)
     encoder, optimiser = _descend(encoder_optimiser(config), gradient, agent.encoder_optimiser, agent.online.encoder)
-    online = dataclasses.replace(agent.online, encoder=encoder)
-    return dataclasses.replace(agent, online=online, encoder_optimiser=optimiser), EncoderMetrics(loss, terms)
+    return _with(agent, _Learning(encoder, optimiser)), EncoderMetrics(loss, terms)
 
 
 def actor_critic_step(
@@ -124,7 +135,7 @@ def actor_critic_step(
     z_sa = encoder.state_action.join(state_half, encoder.state_action.action_half(batch.action))
 
     (loss_critic, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(agent.online.critic, z_sa, target)
-    if config.critic_grad_clip is not None:
+    if config.critic_grad_clip:
         gradient = _clip_norm(gradient, config.critic_grad_clip)
     critic, critic_state = _descend(critic_optimiser(config), gradient, agent.critic_optimiser, agent.online.critic)
 

@@ -4,10 +4,10 @@
 functions on it, for one seed, and `vmap` over seeds.
 """
 
-from dr_q.replay.probability import draw, has_valid_start, probability, write_priority
+from dr_q.replay.probability import draw, floored_share, has_valid_start, probability, write_priority
 from dr_q.replay.ring import NStepBatch, Subtrajectory, mean_abs_reward, sample_n_step, sample_subtrajectory
-from dr_q.replay.state import Replay, ReplaySpec, Transition, init, slots_to_fill
-from dr_q.replay.write import add
+from dr_q.replay.state import Replay, ReplaySpec, Transition, init, slots_to_fill, smallest_capacity
+from dr_q.replay.write import add, truncate_episode
 
 __all__ = [
     "NStepBatch",
@@ -17,6 +17,7 @@ __all__ = [
     "Transition",
     "add",
     "draw",
+    "floored_share",
     "has_valid_start",
     "init",
     "mean_abs_reward",
@@ -24,5 +25,7 @@ __all__ = [
     "sample_n_step",
     "sample_subtrajectory",
     "slots_to_fill",
+    "smallest_capacity",
+    "truncate_episode",
     "write_priority",
 ]

@@ -34,6 +34,13 @@ def has_valid_start(replay: Replay) -> Bool[Array, ""]:
     return jnp.any((replay.group_sums.young > 0) | (replay.group_sums.old > 0))
 
 
+def floored_share(replay: Replay) -> Float[Array, ""]:
+    """The share of the sampling probability that transitions at the fade floor have."""
+    spec = replay.spec
+    whole = jnp.sum(replay.group_sums.weight(replay.clock, spec.fade_decay, spec.fade_floor))
+    return spec.fade_floor * jnp.sum(replay.group_sums.old) / jnp.where(whole > 0, whole, 1.0)
+
+
 def probability(replay: Replay) -> Float[Array, "capacity"]:
     """The chance that `draw` gives each slot: the product of its three picks.
 

@@ -39,16 +39,12 @@ class ReplaySpec:
 
     def __post_init__(self) -> None:
         """Refuse a ring too small for the slots that one addition touches."""
-        if self.capacity < self.smallest_capacity:
+        least = smallest_capacity(self.horizon, self.history)
+        if self.capacity < least:
             raise ValueError(
                 f"replay capacity {self.capacity} is too small for windows of {self.horizon} transitions and "
-                f"{self.history} stacked frames; use at least {self.smallest_capacity}"
+                f"{self.history} stacked frames; use at least {least}"
             )
-
-    @property
-    def smallest_capacity(self) -> int:
-        """The fewest slots in which an addition cannot reach around the ring to its own window."""
-        return 2 * (self.horizon + self.history + 1)
 
     @property
     def floor_age(self) -> int:
@@ -64,6 +60,11 @@ class ReplaySpec:
     def groups(self) -> int:
         """Groups of `BRANCHING` rows."""
         return -(-self.capacity // BRANCHING**2)
+
+
+def smallest_capacity(horizon: int, history: int) -> int:
+    """The fewest slots in which an addition cannot reach around the ring to its own window."""
+    return 2 * (horizon + history + 1)
 
 
 class Transition(NamedTuple):
