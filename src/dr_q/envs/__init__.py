@@ -1,0 +1,32 @@
+"""Simulators behind one small protocol; numpy in, numpy out, no jax."""
+
+from dr_q.envs.noisy import NOISE_DIMS, NoisyState
+from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, open_pool
+from dr_q.envs.protocol import ActionScale, Env, EnvSpec, Step, TaskError
+from dr_q.envs.seeding import stream_seed
+from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, TaskInfo, canonical, make_env, paper_tasks, suite_tasks
+
+__all__ = [
+    "DEFAULT_AGENT_STEPS",
+    "NOISE_DIMS",
+    "SUITES",
+    "ActionScale",
+    "Env",
+    "EnvSpec",
+    "InProcessPool",
+    "NoisyState",
+    "Pool",
+    "ProcessPool",
+    "Source",
+    "Step",
+    "TaskError",
+    "TaskInfo",
+    "Transitions",
+    "WorkerError",
+    "canonical",
+    "make_env",
+    "open_pool",
+    "paper_tasks",
+    "stream_seed",
+    "suite_tasks",
+]

@@ -1,0 +1,119 @@
+"""DeepMind Control tasks, from state vectors or from pixels."""
+
+import contextlib
+import difflib
+import logging
+import os
+import warnings
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.rendering import choose_backend
+
+ACTION_REPEAT = 2
+FRAME_SIZE = 84
+STACKED_FRAMES = 3
+CAMERA = {"quadruped": 2}  # 0 for every other domain
+EPISODE_FRAMES = 1000
+
+
+class DmcEnv:
+    """One dm_control task. It never terminates; it is truncated after 1,000 frames, 500 agent steps."""
+
+    def __init__(self, domain: str, task: str, pixels: bool):
+        self._env = _load(domain, task)
+        self._camera = CAMERA.get(domain, 0)
+        self._pixels = pixels
+        self._frames: deque[np.ndarray] = deque(maxlen=STACKED_FRAMES)
+        self._steps = 0
+        bounds = self._env.action_spec()
+        low = np.broadcast_to(bounds.minimum, bounds.shape)
+        high = np.broadcast_to(bounds.maximum, bounds.shape)
+        self._scale = ActionScale(low, high)
+        size = sum(int(np.prod(part.shape)) for part in self._env.observation_spec().values())
+        self.spec = EnvSpec(
+            obs_shape=(3 * STACKED_FRAMES, FRAME_SIZE, FRAME_SIZE) if pixels else (size,),
+            action_low=tuple(map(float, low)),
+            action_high=tuple(map(float, high)),
+            history=STACKED_FRAMES if pixels else 1,
+            action_repeat=ACTION_REPEAT,
+            episode_length=EPISODE_FRAMES // ACTION_REPEAT,
+            can_terminate=False,
+        )
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode from the task's generator seeded anew."""
+        self._env.task.random.seed(seed)
+        with _known_warnings():
+            time_step = self._env.reset()
+        self._steps = 0
+        if self._pixels:
+            self._frames.extend([self._frame()] * STACKED_FRAMES)
+        return self._observe(time_step)
+
+    def step(self, action: np.ndarray) -> Step:
+        """The action for two frames, rewards summed."""
+        scaled = self._scale.to_env(action)
+        time_steps = [self._env.step(scaled) for _ in range(ACTION_REPEAT)]
+        reward = sum(float(time_step.reward) for time_step in time_steps)
+        self._steps += 1
+        if self._pixels:
+            self._frames.append(self._frame())
+        return Step(self._observe(time_steps[-1]), reward, False, self._steps == self.spec.episode_length)
+
+    def render(self, size: tuple[int, int]) -> np.ndarray:
+        """The task's camera."""
+        if os.environ.get("MUJOCO_GL") == "disable":
+            raise TaskError("nothing can be drawn here: no OpenGL backend works; dr-q doctor says what is missing")
+        return self._env.physics.render(*size, camera_id=self._camera)
+
+    def close(self) -> None:
+        """Free the simulator."""
+        self._env.close()
+
+    def _observe(self, time_step: Any) -> np.ndarray:
+        if self._pixels:
+            return np.concatenate(list(self._frames))
+        parts = [np.asarray(part, np.float32).reshape(-1) for part in time_step.observation.values()]
+        return np.concatenate(parts)
+
+    def _frame(self) -> np.ndarray:
+        return np.ascontiguousarray(self.render((FRAME_SIZE, FRAME_SIZE)).transpose(2, 0, 1))
+
+
+def _load(domain: str, task: str) -> Any:
+    choose_backend()
+    with _known_warnings():
+        try:
+            from dm_control import suite
+        except ImportError:  # a renderer that is there and does not work; only pictures need one
+            os.environ["MUJOCO_GL"] = "disable"
+            from dm_control import suite
+
+        if (domain, task) not in suite.ALL_TASKS:
+            names = [f"{d}-{t}" for d, t in suite.ALL_TASKS]
+            close = difflib.get_close_matches(f"{domain}-{task}", names, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise TaskError(f"dm_control has no task '{domain}-{task}'{hint} List: dr-q tasks dmc")
+        return suite.load(domain, task, task_kwargs={"random": 0})
+
+
+@contextlib.contextmanager
+def _known_warnings() -> Any:
+    """Silence what dm_control and MuJoCo are known to say about the suite's own models."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*settotalmass.*")
+        logger = logging.getLogger("absl")  # where MuJoCo's compiler speaks, through dm_control
+        logger.addFilter(_not_about_total_mass)
+        try:
+            yield
+        finally:
+            logger.removeFilter(_not_about_total_mass)
+
+
+def _not_about_total_mass(record: logging.LogRecord) -> bool:
+    """The quadruped's and humanoid's models use an attribute that MuJoCo means to drop."""
+    return "settotalmass" not in record.getMessage()

@@ -1,0 +1,137 @@
+"""Any Gymnasium environment with a finite Box of actions."""
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.rendering import choose_backend
+
+STACKED_FRAMES = 3
+
+
+class GymEnv:
+    """A Gymnasium environment behind our protocol.
+
+    Observations may be a Box of any shape (flattened), a Dict of such boxes (flattened and joined in the order of the
+    space's keys), or a uint8 image (height, width, channels), of which the last 3 are stacked.
+    """
+
+    def __init__(self, make: Callable[[], gymnasium.Env], name: str):
+        self._env = make()
+        self._name = name
+        box = self._env.action_space
+        low, high = _finite_box(box, name)
+        self._scale = ActionScale(low, high)
+        self._action_shape = box.shape
+        self._space = self._env.observation_space
+        image = _image_shape(self._space)
+        self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
+        shape = (image[0] * STACKED_FRAMES, *image[1:]) if image else (_vector_size(self._space, name),)
+        self.spec = EnvSpec(
+            obs_shape=shape,
+            action_low=tuple(map(float, low)),
+            action_high=tuple(map(float, high)),
+            history=STACKED_FRAMES if image else 1,
+            episode_length=_episode_length(self._env),
+        )
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode."""
+        obs, _ = self._env.reset(seed=seed)
+        if self._frames is not None:
+            self._frames.extend([_channels_first(obs)] * STACKED_FRAMES)
+        return self._observe(obs)
+
+    def step(self, action: np.ndarray) -> Step:
+        """One agent step."""
+        scaled = self._scale.to_env(action).reshape(self._action_shape or ())
+        obs, reward, terminated, truncated, _ = self._env.step(scaled)
+        if self._frames is not None:
+            self._frames.append(_channels_first(obs))
+        return Step(self._observe(obs), float(reward), bool(terminated), bool(truncated))
+
+    def render(self, size: tuple[int, int]) -> np.ndarray:
+        """What the environment draws itself; it must have been made with render_mode='rgb_array'."""
+        if self._env.render_mode != "rgb_array":
+            raise TaskError(
+                f"{self._name} cannot be drawn: its render_mode is {self._env.render_mode!r}; "
+                "make it with render_mode='rgb_array'"
+            )
+        frame: Any = self._env.render()
+        return np.asarray(frame, np.uint8)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+    def _observe(self, obs: Any) -> np.ndarray:
+        if self._frames is not None:
+            return np.concatenate(list(self._frames))
+        parts = [obs[key] for key in self._space.spaces] if isinstance(self._space, spaces.Dict) else [obs]
+        return np.concatenate([np.asarray(part, np.float32).reshape(-1) for part in parts])
+
+
+def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
+    """A registered environment, `module:Id` included; errors say what to do."""
+    drawing: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+    choose_backend()
+    with warnings.catch_warnings():
+        # The paper's Gym tasks are the v4 ones, which Gymnasium keeps and calls out of date.
+        warnings.filterwarnings("ignore", message=r".*The environment .* is out of date.*", category=DeprecationWarning)
+        try:
+            return gymnasium.make(env_id, **drawing)
+        except gymnasium.error.Error as error:
+            raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}") from error
+        except ImportError as error:
+            raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}; install what it names") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).replace("\x1b[33m", "").replace("\x1b[0m", "").split())
+
+
+def _finite_box(space: spaces.Space, name: str) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(space, spaces.Box):
+        raise TaskError(
+            f"{name} has {type(space).__name__} actions; DR.Q needs a Box (continuous actions); "
+            "wrap the environment so that its action space is one"
+        )
+    low, high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise TaskError(
+            f"{name} has actions in {space}; DR.Q needs finite bounds, low < high, in every dimension; "
+            "wrap it with gymnasium.wrappers.RescaleAction or clip its action space"
+        )
+    return low, high
+
+
+def _image_shape(space: spaces.Space) -> tuple[int, int, int] | None:
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        height, width, channels = space.shape
+        return channels, height, width
+    return None
+
+
+def _channels_first(image: Any) -> np.ndarray:
+    return np.ascontiguousarray(np.moveaxis(np.asarray(image), -1, 0))
+
+
+def _vector_size(space: spaces.Space, name: str) -> int:
+    boxes = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
+    if not boxes or not all(isinstance(box, spaces.Box) and box.shape is not None for box in boxes):
+        raise TaskError(
+            f"{name} has observations in {space}; DR.Q needs a Box or a Dict of boxes; "
+            "wrap it with gymnasium.wrappers.FlattenObservation or give vectors"
+        )
+    return sum(int(np.prod(box.shape or ())) for box in boxes)
+
+
+def _episode_length(env: gymnasium.Env) -> int | None:
+    spec = getattr(env, "spec", None)
+    return None if spec is None else spec.max_episode_steps

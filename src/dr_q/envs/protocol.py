@@ -1,0 +1,97 @@
+"""The one small protocol behind which every simulator stands: numpy in, numpy out, no jax."""
+
+import dataclasses
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+
+class TaskError(ValueError):
+    """A task that cannot be had: what, got, allowed, what to do next."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvSpec:
+    """What the agent, the replay and the worker processes must know of an environment."""
+
+    obs_shape: tuple[int, ...]
+    """(dim,), or (stacked channels, height, width)."""
+    action_low: tuple[float, ...]
+    """Lower bounds of the environment's own action units, one per dimension."""
+    action_high: tuple[float, ...]
+    """Upper bounds, one per dimension."""
+    history: int = 1
+    """Frames stacked into one observation, oldest first; 1 for vectors."""
+    action_repeat: int = 1
+    """Simulator frames for each agent step."""
+    episode_length: int | None = None
+    """Agent steps after which an episode is truncated, where that is known."""
+    can_terminate: bool = True
+    """Whether an episode may end before `episode_length`."""
+
+    @property
+    def pixels(self) -> bool:
+        """Whether observations are uint8 images; vectors are float32."""
+        return len(self.obs_shape) == 3
+
+    @property
+    def obs_dtype(self) -> np.dtype:
+        """What observations are made of."""
+        return np.dtype(np.uint8 if self.pixels else np.float32)
+
+    @property
+    def action_dim(self) -> int:
+        """Dimensions of an action."""
+        return len(self.action_low)
+
+
+class Step(NamedTuple):
+    """What one agent step leads to."""
+
+    obs: np.ndarray
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
+@runtime_checkable
+class Env(Protocol):
+    """One simulator. Actions are in [-1, 1]; the adapter scales them to the environment's bounds."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Shapes and bounds."""
+        ...
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start an episode. The same seed gives the same episode for the same actions, whatever came before."""
+        ...
+
+    def step(self, action: np.ndarray) -> Step:
+        """One agent step."""
+        ...
+
+    def render(self, size: tuple[int, int]) -> np.ndarray:
+        """The current state as an RGB picture of (height, width)."""
+        ...
+
+    def close(self) -> None:
+        """Free what the simulator holds."""
+        ...
+
+
+class ActionScale:
+    """[-1, 1] to an environment's bounds and back, per dimension (D4)."""
+
+    def __init__(self, low: np.ndarray | tuple[float, ...], high: np.ndarray | tuple[float, ...]):
+        self.low = np.asarray(low, np.float64)
+        self.high = np.asarray(high, np.float64)
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """From [-1, 1] to the environment's units, never outside its bounds."""
+        scaled = self.low + (np.asarray(action, np.float64) + 1) * 0.5 * (self.high - self.low)
+        return np.clip(scaled, self.low, self.high).astype(np.float32)
+
+    def to_unit(self, action: np.ndarray) -> np.ndarray:
+        """From the environment's units to [-1, 1]."""
+        return (2 * (np.asarray(action, np.float64) - self.low) / (self.high - self.low) - 1).astype(np.float32)

@@ -1,0 +1,120 @@
+"""The 73 tasks by name, and environments from names."""
+
+import csv
+import dataclasses
+import difflib
+import functools
+import importlib.resources
+from collections.abc import Callable
+
+import gymnasium
+
+from dr_q.envs.dmc import DmcEnv
+from dr_q.envs.gym import GymEnv, make_registered
+from dr_q.envs.humanoid_bench import HumanoidBenchEnv
+from dr_q.envs.noisy import NoisyState
+from dr_q.envs.protocol import Env, TaskError
+
+FAMILIES = ("gym", "dmc", "dmc-visual", "hbench")
+SUITES = ("gym", "dmc-easy", "dmc-hard", "dmc", "dmc-visual", "hbench", "hbench-hand", "all")
+_PREFIX = {"dmc-easy": "dmc", "dmc-hard": "dmc", "hbench-hand": "hbench"}
+DEFAULT_AGENT_STEPS = 500_000
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskInfo:
+    """One of the paper's tasks."""
+
+    name: str
+    """What the command line calls it, family/id."""
+    suite: str
+    agent_steps: int
+    """The paper's budget."""
+    action_repeat: int
+    episode_length: int
+    """Agent steps."""
+    random_score: float | None
+    """Return of random actions, where the paper gives one."""
+    reference_score: float | None
+    """What the score is normalised by, where the suite has one."""
+
+
+@functools.cache
+def paper_tasks() -> dict[str, TaskInfo]:
+    """All 73 tasks of the paper, by name."""
+    text = (importlib.resources.files("dr_q.envs") / "data" / "tasks.csv").read_text()
+    tasks = {}
+    for row in csv.DictReader(text.splitlines()):
+        family = _PREFIX.get(row["suite"], row["suite"])
+        name = f"{family}/{row['env_id'].removeprefix('visual-')}"
+        tasks[name] = TaskInfo(
+            name=name,
+            suite=row["suite"],
+            agent_steps=int(row["agent_steps"]),
+            action_repeat=int(row["action_repeat"]),
+            episode_length=int(row["episode_length"]),
+            random_score=float(row["random_score"]) if row["random_score"] else None,
+            reference_score=float(row["reference_score"]) if row["reference_score"] else None,
+        )
+    return tasks
+
+
+def suite_tasks(suite: str) -> list[TaskInfo]:
+    """The tasks of a suite."""
+    if suite not in SUITES:
+        raise TaskError(f"unknown suite '{suite}'{_hint(suite, SUITES)}; suites: {', '.join(SUITES)}")
+    parts = {"all": set(SUITES), "dmc": {"dmc-easy", "dmc-hard"}}.get(suite, {suite})
+    return [task for task in paper_tasks().values() if task.suite in parts]
+
+
+def canonical(name: str) -> str:
+    """A task's own spelling: dashes for underscores and other cases are accepted."""
+    if name in paper_tasks():
+        return name
+    spelled = {_plain(known): known for known in paper_tasks()}
+    return spelled.get(_plain(name), name)
+
+
+def make_env(task: str | Callable[[], gymnasium.Env], *, noise_dims: int = 0, render: bool = False) -> Env:
+    """An environment by name (`dmc/walker-run`, `gym/Ant-v4`, `module:Id`), or from a callable that makes one."""
+    env = (
+        _from_name(task, render)
+        if isinstance(task, str)
+        else GymEnv(task, getattr(task, "__name__", "your environment"))
+    )
+    return NoisyState(env, noise_dims) if noise_dims else env
+
+
+def _from_name(name: str, render: bool) -> Env:
+    name = canonical(name)
+    family, _, rest = name.partition("/")
+    if family == "gym" or (":" in name and family not in FAMILIES):
+        env_id = rest if family == "gym" else name
+        return GymEnv(lambda: make_registered(env_id, render), env_id)
+    if family in ("dmc", "dmc-visual"):
+        domain, _, task = rest.partition("-")
+        try:
+            return DmcEnv(domain, task.replace("-", "_"), pixels=family == "dmc-visual")
+        except TaskError:
+            raise _unknown(name) from None
+    if family == "hbench":
+        return HumanoidBenchEnv(rest)
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> TaskError:
+    family = name.partition("/")[0]
+    where = f"dr-q tasks {family}" if family in SUITES else "dr-q tasks"
+    hint = _hint(name, paper_tasks())
+    if not hint and family not in FAMILIES:
+        hint = "; a task is family/id (gym/..., dmc/..., dmc-visual/..., hbench/...) or module:Id"
+    return TaskError(f"unknown task '{name}'{hint} List: {where}")
+
+
+def _hint(name: str, known: object) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)  # pyright: ignore[reportArgumentType]
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -1,0 +1,206 @@
+"""Environments behind the protocol: seeding, scaling, shapes, names, and what is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dr_q.envs import (
+    NOISE_DIMS,
+    SUITES,
+    ActionScale,
+    Env,
+    TaskError,
+    canonical,
+    make_env,
+    paper_tasks,
+    stream_seed,
+    suite_tasks,
+)
+from tests.envs import toys
+
+
+def rollout(env: Env, seed: int, steps: int = 20) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    seen = [env.reset(seed)]
+    for _ in range(steps):
+        step = env.step(rng.uniform(-1, 1, env.spec.action_dim).astype(np.float32))
+        seen += [step.obs, np.array([step.reward, step.terminated, step.truncated])]
+        if step.terminated or step.truncated:
+            break
+    return seen
+
+
+@pytest.mark.parametrize(
+    "task", ["gym/Hopper-v4", "gym/Humanoid-v4", "dmc/walker-run", "dmc/reacher-hard", "dmc/fish-swim"]
+)
+def test_the_same_seed_gives_the_same_episode(task):
+    used, fresh = make_env(task), make_env(task)
+    first = rollout(used, 7)
+    rollout(used, 8)
+    for again in (rollout(used, 7), rollout(fresh, 7)):
+        assert len(first) == len(again)
+        for a, b in zip(first, again, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(first[0], rollout(used, 9)[0])
+    assert first[0].dtype == np.float32
+    used.close()
+    fresh.close()
+
+
+def test_d4_actions_are_scaled_per_dimension():
+    env = make_env(toys.Uneven)
+    env.reset(0)
+    for unit, expected in [
+        ([-1, -1], [-0.4, 0.0]),
+        ([1, 1], [0.4, 3.0]),
+        ([0, 0], [0.0, 1.5]),
+        ([0.5, -0.5], [0.2, 0.75]),
+    ]:
+        np.testing.assert_allclose(env.step(np.array(unit, np.float32)).obs, expected, atol=1e-6)
+    scale = ActionScale((-0.4, 0.0), (0.4, 3.0))
+    np.testing.assert_allclose(scale.to_unit(scale.to_env(np.array([0.3, -0.7]))), [0.3, -0.7], atol=1e-6)
+    assert (scale.to_env(np.array([1.0000001, 2.0])) <= scale.high.astype(np.float32)).all()
+
+
+def test_known_bounds_and_lengths():
+    humanoid, quadruped = make_env("gym/Humanoid-v4").spec, make_env("dmc/quadruped-run").spec
+    np.testing.assert_allclose(humanoid.action_high, 0.4, rtol=1e-6)
+    assert len(set(zip(quadruped.action_low, quadruped.action_high, strict=True))) > 1
+    assert (quadruped.episode_length, quadruped.action_repeat, quadruped.can_terminate) == (500, 2, False)
+    assert (humanoid.episode_length, humanoid.action_repeat) == (1000, 1)
+
+
+def test_dmc_is_truncated_never_terminated():
+    env = make_env("dmc/cartpole-swingup")
+    env.reset(0)
+    for t in range(500):
+        step = env.step(np.zeros(1, np.float32))
+        assert not step.terminated
+        assert step.truncated == (t == 499)
+
+
+def test_hopper_terminates():
+    seen = rollout(make_env("gym/Hopper-v4"), 0, steps=1000)
+    assert seen[-1][1]
+    assert not seen[-1][2]
+
+
+@pytest.mark.parametrize("task", ["dmc-visual/walker-run", "dmc-visual/quadruped-run"])
+def test_pixels_are_the_last_three_frames_oldest_first(task):
+    env = make_env(task)
+    first = env.reset(0)
+    assert first.shape == env.spec.obs_shape == (9, 84, 84)
+    assert first.dtype == np.uint8
+    assert first.std() > 1
+    np.testing.assert_array_equal(first[:3], first[6:])
+    step = env.step(np.ones(env.spec.action_dim, np.float32))
+    np.testing.assert_array_equal(step.obs[:6], first[3:])
+    assert not np.array_equal(step.obs[6:], first[6:])
+    again = make_env(task)
+    np.testing.assert_array_equal(again.reset(0), first)
+    env.close()
+    again.close()
+
+
+def test_noise_is_appended_redrawn_and_reproducible():
+    plain, noisy = make_env("dmc/cartpole-swingup"), make_env("dmc/cartpole-swingup", noise_dims=NOISE_DIMS)
+    assert noisy.spec.obs_shape == (55,)
+    assert noisy.spec == dataclasses.replace(plain.spec, obs_shape=(55,))
+    a, b = rollout(noisy, 3, steps=100), rollout(plain, 3, steps=100)
+    observations = np.array([x for x in a if x.shape == (55,)])
+    np.testing.assert_array_equal(observations[:, :5], [x for x in b if x.shape == (5,)])
+    assert observations[:, 5:].std() == pytest.approx(0.2, rel=0.05)
+    assert abs(np.corrcoef(observations[:-1, 5:].ravel(), observations[1:, 5:].ravel())[0, 1]) < 0.1
+    np.testing.assert_array_equal(a[0], noisy.reset(3))
+
+
+def test_dicts_are_flattened_in_the_order_of_their_keys():
+    env = make_env(toys.DictObs)
+    order = list(toys.DictObs.observation_space.spaces)  # type: ignore[attr-defined]
+    expected = {"a": [1.0, 2.0, 3.0, 4.0], "b": [5.0, 6.0]}
+    np.testing.assert_array_equal(env.reset(0), [x for key in order for x in expected[key]])
+
+
+def test_images_of_gymnasium_are_stacked_channels_first():
+    env = make_env(toys.Pixels)
+    assert env.spec.obs_shape == env.reset(0).shape == (9, 84, 84)
+    obs = [env.step(np.zeros(1, np.float32)).obs for _ in range(4)][-1]
+    np.testing.assert_array_equal(obs[:, 0, 0], [2, 2, 2, 3, 3, 3, 4, 4, 4])
+
+
+@pytest.mark.parametrize(
+    ("toy", "message"),
+    [
+        (toys.Discrete, "Discrete has Discrete actions; DR.Q needs a Box"),
+        (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds"),
+        (toys.TextObs, "TextObs has observations in .* DR.Q needs a Box or a Dict of boxes"),
+    ],
+)
+def test_what_cannot_be_is_refused(toy, message):
+    with pytest.raises(TaskError, match=message):
+        make_env(toy)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dmc/dog-rum", "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
+        ("walker-run", "unknown task 'walker-run'; did you mean 'dmc/walker-run'? List: dr-q tasks"),
+        ("gym/NoSuch-v0", "Gymnasium cannot make 'NoSuch-v0'"),
+        ("no.module:NoSuch-v0", "Gymnasium cannot make 'no.module:NoSuch-v0'"),
+    ],
+)
+def test_unknown_names_get_one_line_with_what_to_do(name, message):
+    with pytest.raises(TaskError) as error:
+        make_env(name)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_module_ids_and_other_dmc_tasks_work():
+    assert make_env("tests.envs.toys:drq-walk-v0").spec.obs_shape == (1,)
+    assert make_env("dmc/point_mass-easy").spec.action_dim == 2
+    assert make_env("gym/Pendulum-v1").spec.action_high == (2.0,)
+
+
+def test_all_73_tasks_by_name():
+    tasks = paper_tasks()
+    assert len(tasks) == 73
+    count = {suite: len(suite_tasks(suite)) for suite in SUITES}
+    assert count == {
+        "gym": 5,
+        "dmc-easy": 21,
+        "dmc-hard": 7,
+        "dmc": 28,
+        "dmc-visual": 12,
+        "hbench": 14,
+        "hbench-hand": 14,
+        "all": 73,
+    }
+    assert tasks["hbench/h1hand-basketball-v0"].episode_length == 250
+    assert tasks["gym/Ant-v4"].agent_steps == 1_000_000
+    assert canonical("dmc/ball-in-cup-catch") == "dmc/ball_in_cup-catch"
+    assert canonical("hbench/h1-sit-hard-v0") == "hbench/h1-sit_hard-v0"
+    assert canonical("dmc/finger-turn-easy") == "dmc/finger-turn_easy"
+
+
+@pytest.mark.parametrize("task", [t.name for t in [*suite_tasks("gym"), *suite_tasks("dmc")]])
+def test_every_gym_and_dmc_task_steps(task):
+    env = make_env(task)
+    info = paper_tasks()[task]
+    assert (env.spec.action_repeat, env.spec.episode_length) == (info.action_repeat, info.episode_length)
+    obs = env.reset(0)
+    step = env.step(np.zeros(env.spec.action_dim, np.float32))
+    assert obs.shape == step.obs.shape == env.spec.obs_shape
+    assert np.isfinite(step.obs).all()
+    env.close()
+
+
+def test_d5_streams_are_independent():
+    seeds = [stream_seed(s, name, *where) for s in range(30) for name in ("train", "video") for where in [(0,), (1,)]]
+    seeds += [
+        stream_seed(s, "evaluation", step, episode) for s in range(30) for step in (0, 100) for episode in range(5)
+    ]
+    assert len(set(seeds)) == len(seeds)
+    assert stream_seed(3, "train", 5) == stream_seed(3, "train", 5)

@@ -1,0 +1,120 @@
+"""Simulators of several seeds, in this process and in processes of their own."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dr_q.envs import InProcessPool, ProcessPool, Source, TaskError, WorkerError
+from tests.envs import toys
+
+SEEDS = [3, 4]
+
+
+@pytest.fixture(params=[InProcessPool, ProcessPool])
+def pool(request):
+    opened = request.param(Source(toys.Walk), SEEDS, 3)
+    yield opened
+    opened.close()
+
+
+def walk(pool, steps: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    seen = [pool.begin()]
+    for _ in range(steps):
+        pool.send(rng.uniform(-1, 1, (2, 1)).astype(np.float32))
+        result = pool.receive()
+        seen += list(result)
+    return seen
+
+
+def test_both_kinds_of_pool_do_the_same():
+    inside, outside = InProcessPool(Source(toys.Walk), SEEDS, 3), ProcessPool(Source(toys.Walk), SEEDS, 3)
+    try:
+        assert inside.spec == outside.spec
+        for a, b in zip(walk(inside, 120), walk(outside, 120), strict=True):
+            np.testing.assert_array_equal(a, b)
+    finally:
+        inside.close()
+        outside.close()
+
+
+def test_an_episode_ends_and_the_next_begins_in_the_same_step(pool):
+    obs = pool.begin()
+    ends = [0, 0]
+    for _ in range(150):
+        pool.send(np.zeros((2, 1), np.float32))
+        result = pool.receive()
+        done = result.terminated | result.truncated
+        for i in range(2):
+            ends[i] += done[i]
+            same = np.array_equal(result.obs[i], result.next_obs[i])
+            assert same != done[i]  # after an end `obs` is the next episode's, `next_obs` the last one's
+        obs = result.obs
+    assert obs.shape == (2, 1)
+    assert ends[0] != ends[1], "seeds should end episodes at different times"
+
+
+def test_evaluation_episodes_follow_from_their_seeds_alone(pool):
+    def evaluate(seeds):
+        pool.evaluate_begin(np.array(seeds))
+        total = np.zeros((2, 3))
+        running = np.ones((2, 3), bool)
+        while running.any():
+            _, reward, running = pool.evaluate_step(np.zeros((2, 3, 1), np.float32))
+            total += reward
+        return total
+
+    pool.begin()
+    first = evaluate([[1, 2, 3], [4, 5, 6]])
+    evaluate([[7, 8, 9], [1, 1, 1]])
+    np.testing.assert_array_equal(first, evaluate([[1, 2, 3], [4, 5, 6]]))
+    assert len(set(first.ravel())) == 6
+
+
+def test_open_episodes_are_restored(pool):
+    seen = walk(pool, 75)
+    episodes = pool.open_episodes()
+    assert any(len(actions) for _, actions in episodes)
+    walk(pool, 10)
+    np.testing.assert_array_equal(pool.restore(episodes), seen[-5])
+    pool.send(np.ones((2, 1), np.float32))
+    after = pool.receive()
+    pool.restore(episodes)
+    pool.send(np.ones((2, 1), np.float32))
+    for a, b in zip(after, pool.receive(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_dead_worker_is_named():
+    pool = ProcessPool(Source(toys.Dies), SEEDS, 1)
+    try:
+        with pytest.raises(WorkerError, match=r"the simulator of seed 3 died \(exit code 7\)"):
+            walk(pool, 10)
+    finally:
+        pool.close()
+
+
+def test_a_hanging_worker_is_given_up():
+    pool = ProcessPool(Source(toys.Hangs), SEEDS, 1, timeout=1.5)
+    try:
+        with pytest.raises(WorkerError, match="the simulator of seed 3 has not answered for 2 s"):
+            walk(pool, 10)
+    finally:
+        pool.close()
+
+
+def test_a_task_that_cannot_be_is_said_before_anything_starts():
+    with pytest.raises(TaskError, match="did you mean 'dmc/dog-run'"):
+        ProcessPool(Source("dmc/dog-rum"), SEEDS, 1)
+
+
+def test_workers_do_not_import_jax():
+    code = (
+        "import sys, dr_q.envs.worker, dr_q.envs as e\n"
+        "for t in ('gym/Hopper-v4', 'dmc/walker-run'):\n"
+        "    e.make_env(t).reset(0)\n"
+        "assert not {'jax', 'torch', 'equinox'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
