@@ -8,10 +8,12 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.run import seeds as axis
+from dr_q.run.in_place import changed_leaves
 from tests.agent import small
 
 SEEDS = 3
-CONFIG = small.config()
+CONFIG = small.config(target_period=4)
 
 
 def log_of(seed: int) -> rp.Transition:
@@ -106,3 +108,45 @@ def test_the_same_seeds_twice_are_the_same_to_the_bit():
     _, _, batched, again = learned()
     assert_same(batched, again)
     assert small.differing(pick(batched, 0), pick(batched, 1))
+
+
+def test_compiled_steps_donate_what_they_change_and_nothing_else():
+    """What a step returns unchanged must not be donated: jax 0.11 on CUDA was seen to write over it."""
+    roots = axis.root_keys([0, 1, 2])
+    states = axis.SeedStates(axis.init_agents(CONFIG, small.VECTOR, roots), together())
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(states)]
+
+    def changed(step) -> set[str]:
+        found = changed_leaves(step.__wrapped__, CONFIG, states, roots, jnp.zeros((), jnp.int32))
+        parts = [name.split(".") for name, changes in zip(names, found, strict=True) if changes]
+        return {".".join(part[: 3 if part[1] == "online" else 2]) for part in parts}
+
+    assert changed(axis.renew) == {"agents.online.encoder", "agents.encoder_optimiser", "agents.target"}
+    assert changed(axis.update) == {
+        "agents.online.actor",
+        "agents.online.critic",
+        "agents.actor_optimiser",
+        "agents.critic_optimiser",
+        "replays.priority",
+        "replays.row_sums",
+        "replays.group_sums",
+        "replays.max_priority",
+    }
+
+
+def test_steps_in_place_leave_the_rest_as_it_was():
+    roots = axis.root_keys([0, 1, 2])
+    states = axis.SeedStates(axis.init_agents(CONFIG, small.VECTOR, roots), jax.tree.map(jnp.copy, together()))
+
+    def parts(agents: drq.Agent, names) -> list:
+        return [getattr(agents, name, None) or getattr(agents.online, name) for name in names]
+
+    for step, untouched in [
+        (axis.renew, ("actor", "critic", "actor_optimiser", "critic_optimiser")),
+        (axis.update, ("encoder", "encoder_optimiser", "target")),
+    ]:
+        before = jax.tree.map(np.array, states)
+        states, _ = step(CONFIG, states, roots, jnp.zeros((), jnp.int32))
+        assert_same(parts(before.agents, untouched), parts(states.agents, untouched))
+        for name in ("obs", "action", "reward", "stamp", "valid"):
+            assert_same(getattr(before.replays, name), getattr(states.replays, name))

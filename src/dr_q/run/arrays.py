@@ -1,0 +1,46 @@
+"""Pytrees as safetensors: one array per path, nothing else."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+
+def named(tree: Any) -> dict[str, np.ndarray]:
+    """The arrays of a pytree under their paths."""
+    return {_name(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}
+
+
+def fill(template: Any, arrays: dict[str, np.ndarray], what: str) -> Any:
+    """A pytree like the template with the arrays of the same paths; shapes must agree."""
+
+    def one(path: Any, leaf: Any) -> np.ndarray:
+        name = _name(path)
+        if name not in arrays:
+            raise ValueError(f"{what} has no array '{name}'; it belongs to another version or preset")
+        if arrays[name].shape != leaf.shape:
+            raise ValueError(f"{what}: '{name}' has shape {arrays[name].shape}, expected {leaf.shape}")
+        return arrays[name].astype(leaf.dtype)
+
+    return jax.tree.map_with_path(one, template)
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str] | None = None) -> None:
+    """Write a file so that it is there whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    save_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, part, metadata)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file."""
+    return load_file(path)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -1,0 +1,210 @@
+"""Checkpoints: everything a run needs to go on as if it had never stopped (D6).
+
+    checkpoints/<agent_steps>/checkpoint.json      where the run is, and which chunks of the replay it has
+                              agents.safetensors   all seeds' networks, targets and optimisers
+                              replay.safetensors   priorities, validity, sums and counters
+                              episodes.safetensors actions since the start of each seed's open episode
+    checkpoints/replay/seed<k>/*.safetensors       the transitions, in chunks shared by all checkpoints that have them
+
+Only filled slots are saved. A chunk's name says which content it has (its newest transition, and how far the cursor had
+come), so a chunk that did not change since an earlier checkpoint is neither fetched from the device nor written again.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dr_q import agent as drq
+from dr_q import replay as rp
+from dr_q.run import arrays
+from dr_q.run import seeds as axis
+
+CHUNK_BYTES = 32 * 2**20
+_BY_SLOT = ("obs", "action", "reward", "not_done", "frames_before", "stamp")
+"""Fields of the replay that change only where the cursor writes: saved in chunks."""
+_SMALL = ("priority", "valid")
+"""Fields by slot that change anywhere: saved each time, filled rows only."""
+_LANES = 128
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds beyond arrays by path."""
+
+    agent_steps: int
+    states: axis.SeedStates
+    episodes: list[tuple[int, np.ndarray]]
+    """Each seed's open episode: its number and its actions so far."""
+    obs: np.ndarray
+    """The observation that each seed acts on next."""
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, run: Path, seeds: list[int], keep: int):
+        self.folder = run / "checkpoints"
+        self._seeds = seeds
+        self._keep = keep
+
+    def steps(self) -> list[int]:
+        """Agent steps of the checkpoints that are there, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(f.name) for f in self.folder.iterdir() if f.name.isdigit())
+
+    def save(self, saved: Saved) -> Path:
+        """Write a checkpoint; it is there whole or not at all. Then drop the oldest beyond what is kept."""
+        final = self.folder / str(saved.agent_steps)
+        part = self.folder / f".part-{saved.agent_steps}"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        replays = saved.states.replays
+        chunks = [self._save_chunks(replays, i, seed) for i, seed in enumerate(self._seeds)]
+        arrays.write(part / "agents.safetensors", arrays.named(saved.states.agents))
+        arrays.write(part / "replay.safetensors", _small_arrays(replays))
+        episodes = {f"actions{i}": actions for i, (_, actions) in enumerate(saved.episodes)}
+        arrays.write(part / "episodes.safetensors", {"obs": saved.obs, **episodes})
+        record = {
+            "agent_steps": saved.agent_steps,
+            "seeds": self._seeds,
+            "capacity": replays.spec.capacity,
+            "episodes": [number for number, _ in saved.episodes],
+            "chunks": chunks,
+        }
+        (part / "checkpoint.json").write_text(json.dumps(record, indent=1) + "\n")
+        _sync(part)
+        if final.exists():  # the same step again, after a resume
+            shutil.rmtree(final)
+        part.replace(final)
+        _sync(self.folder)
+        for old in self.steps()[: -self._keep]:
+            shutil.rmtree(self.folder / str(old))
+        self.tidy()
+        return final
+
+    def load(self, agent_steps: int, config: drq.Config, shape: drq.TaskShape, capacity: int) -> Saved:
+        """Read a checkpoint into replays of at least its capacity."""
+        folder = self.folder / str(agent_steps)
+        record = json.loads((folder / "checkpoint.json").read_text())
+        template = jax.eval_shape(lambda: axis.init_agents(config, shape, axis.root_keys(self._seeds)))
+        agents = arrays.fill(template, arrays.read(folder / "agents.safetensors"), f"{folder}/agents.safetensors")
+        replays = self._load_replays(folder, record, config, shape, capacity)
+        stored = arrays.read(folder / "episodes.safetensors")
+        episodes = [(number, stored[f"actions{i}"]) for i, number in enumerate(record["episodes"])]
+        # Copies: what the loop donates must be the device's own, not memory that numpy still holds.
+        states = jax.tree.map(lambda x: jnp.array(x, copy=True), axis.SeedStates(agents, replays))
+        return Saved(record["agent_steps"], states, episodes, stored["obs"])
+
+    def tidy(self) -> None:
+        """Remove what no checkpoint refers to: unfinished ones, and chunks left over."""
+        used: dict[int, set[str]] = {seed: set() for seed in self._seeds}
+        for step in self.steps():
+            record = json.loads((self.folder / str(step) / "checkpoint.json").read_text())
+            for seed, names in zip(record["seeds"], record["chunks"], strict=True):
+                used[seed] |= set(names)
+        for seed in self._seeds:
+            folder = self._chunk_folder(seed)
+            for file in folder.iterdir() if folder.is_dir() else ():
+                if file.name.removesuffix(".safetensors") not in used[seed]:
+                    file.unlink()
+        for part in self.folder.glob(".part-*"):
+            shutil.rmtree(part)
+
+    def _chunk_folder(self, seed: int) -> Path:
+        return self.folder / "replay" / f"seed{seed}"
+
+    def _save_chunks(self, replays: rp.Replay, index: int, seed: int) -> list[str]:
+        folder = self._chunk_folder(seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        spec, slots = replays.spec, chunk_slots(replays.spec)
+        size, cursor = int(replays.size[index]), int(replays.cursor[index])
+        stamp = np.asarray(replays.stamp[index]).reshape(-1)
+        names = []
+        for start in range(0, size, slots):
+            end = min(start + slots, size)
+            passed = cursor - start if start <= cursor < start + slots and size == spec.capacity else end - start
+            name = f"{start:08d}-{stamp[start:end].max()}-{passed}"
+            names.append(name)
+            path = folder / f"{name}.safetensors"
+            if not path.exists():
+                arrays.write(path, _chunk(replays, index, start, end, slots))
+        return names
+
+    def _load_replays(
+        self, folder: Path, record: dict[str, Any], config: drq.Config, shape: drq.TaskShape, capacity: int
+    ) -> rp.Replay:
+        count = len(self._seeds)
+        template = jax.eval_shape(lambda: axis.init_replays(config, shape, capacity, count))
+        small = arrays.read(folder / "replay.safetensors")
+        filled = {}
+        for name, leaf in arrays_of(template).items():
+            filled[name] = np.zeros(leaf.shape, leaf.dtype)
+            if name in small:  # rows that were saved; the others are empty
+                part = small[name]
+                filled[name][tuple(slice(0, n) for n in part.shape)] = part
+        for index, (seed, names) in enumerate(zip(self._seeds, record["chunks"], strict=True)):
+            for chunk_name in names:
+                start = int(chunk_name.split("-")[0])
+                for field, data in arrays.read(self._chunk_folder(seed) / f"{chunk_name}.safetensors").items():
+                    flat = filled[field][index]
+                    flat = flat.reshape(-1) if field == "stamp" else flat
+                    flat[start : start + len(data)] = data
+        return arrays.fill(template, filled, f"{folder}/replay.safetensors")
+
+
+def arrays_of(tree: Any) -> dict[str, Any]:
+    """Shapes and types of a pytree's arrays, by path."""
+    return {jax.tree_util.keystr(p, simple=True, separator="."): x for p, x in jax.tree.leaves_with_path(tree)}
+
+
+def chunk_slots(spec: rp.ReplaySpec) -> int:
+    """Slots in a chunk: whole rows, of about 32 MiB."""
+    item = 1 if spec.pixels else 4
+    slot_bytes = int(np.prod(spec.frame_shape)) * item + 4 * spec.action_dim + 13
+    return max(1, CHUNK_BYTES // slot_bytes // _LANES) * _LANES
+
+
+def _chunk(replays: rp.Replay, index: int, start: int, end: int, slots: int) -> dict[str, np.ndarray]:
+    found = {}
+    for field in _BY_SLOT:
+        whole = getattr(replays, field)
+        if field == "stamp":
+            found[field] = np.asarray(whole[index]).reshape(-1)[start:end]
+            continue
+        # Read a window of fixed size, so that one compiled slice serves every chunk.
+        width = min(slots, whole.shape[1])
+        origin = min(start, whole.shape[1] - width)
+        window = np.asarray(_window(whole, index, origin, width))
+        found[field] = window[start - origin : end - origin]
+    return found
+
+
+def _window(whole: jax.Array, index: int, origin: int, width: int) -> jax.Array:
+    starts = (index, origin, *(0,) * (whole.ndim - 2))
+    return jax.lax.dynamic_slice(whole, starts, (1, width, *whole.shape[2:]))[0]
+
+
+def _small_arrays(replays: rp.Replay) -> dict[str, np.ndarray]:
+    rows = -(-int(np.max(np.asarray(replays.size))) // _LANES)
+    rest = {field: getattr(replays, field)[:, :rows] for field in _SMALL}
+    for field in dataclasses.fields(replays):
+        if field.name not in (*_BY_SLOT, *_SMALL, "spec"):
+            rest[field.name] = getattr(replays, field.name)
+    return arrays.named(rest)
+
+
+def _sync(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every file system lets a folder be synchronised
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,144 @@
+"""What works on this machine, what does not, and the fix."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dr_q.envs import TaskError
+
+
+class Finding(NamedTuple):
+    """One thing looked at."""
+
+    what: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Look at versions, devices, simulators and rendering, one by one."""
+    yield Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
+    for package in ("jax", "equinox", "optax", "safetensors", "gymnasium", "mujoco", "dm-control"):
+        yield _package(package)
+    yield _devices()
+    yield _simulator("gym/Hopper-v4", "pip install 'gymnasium[mujoco]'")
+    yield _simulator("dmc/walker-run", "pip install 'dm-control' 'mujoco<4'")
+    from dr_q.envs import humanoid_bench
+
+    installed = humanoid_bench.installed()
+    yield Finding(
+        "HumanoidBench (optional)",
+        installed,
+        "installed" if installed else "not installed",
+        "git clone https://github.com/carlosferrazza/humanoid-bench && pip install --no-deps -e humanoid-bench",
+    )
+    yield from _rendering()
+    for module, extra, use in (
+        ("matplotlib", "plot", "dr-q plot"),
+        ("imageio_ffmpeg", "video", "dr-q video"),
+        ("wandb", "wandb", "--wandb"),
+    ):
+        there = importlib.util.find_spec(module) is not None
+        yield Finding(
+            f"{module} (optional, for {use})",
+            there,
+            "installed" if there else "not installed",
+            f"pip install 'dr-q[{extra}]'",
+        )
+
+
+def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[tuple[str, int]]:
+    """Bytes that a run holds on the device: by part."""
+    import jax
+    import numpy as np
+
+    from dr_q import agent as drq
+    from dr_q import replay as rp
+    from dr_q.envs import make_env
+    from dr_q.run.settings import make_settings
+
+    settings = make_settings(task, preset_name=preset_name, seeds=seeds, steps=steps)
+    env = make_env(settings.task)
+    spec = env.spec
+    env.close()
+    shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
+    shortest = 1 if spec.can_terminate or spec.episode_length is None else spec.episode_length
+    capacity = rp.slots_to_fill(settings.steps, settings.config.replay_capacity, shortest)
+
+    def size(tree: object) -> int:
+        return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+    def build() -> drq.Agent:
+        return drq.init_agent(settings.config, drq.init_networks(settings.config, shape, jax.random.key(0)))
+
+    agent = jax.eval_shape(build)
+    replay = jax.eval_shape(lambda: drq.init_replay(settings.config, shape, capacity))
+    return [
+        ("networks and targets", seeds * size((agent.online, agent.target))),
+        ("optimisers", seeds * size((agent.encoder_optimiser, agent.actor_optimiser, agent.critic_optimiser))),
+        (f"replay of {capacity:,} slots", seeds * size(replay)),
+    ]
+
+
+def device_memory() -> tuple[str, int | None]:
+    """Where the replay goes, and how many bytes there are."""
+    import jax
+
+    device = jax.devices()[0]
+    if device.platform == "cpu":
+        return "main memory", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    stats = device.memory_stats() or {}
+    return device.device_kind, stats.get("bytes_limit")
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, True, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, False, "not installed", "pip install dr-q")
+
+
+def _devices() -> Finding:
+    import jax
+
+    devices = jax.devices()
+    return Finding("devices", True, f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
+
+
+def _simulator(task: str, fix: str) -> Finding:
+    from dr_q.envs import make_env
+
+    try:
+        env = make_env(task)
+        env.reset(0)
+        env.close()
+    except (TaskError, ImportError, OSError) as error:
+        return Finding(task, False, str(error).splitlines()[0], fix)
+    return Finding(task, True, "loads and resets")
+
+
+def _rendering() -> Iterator[Finding]:
+    """Each backend in a process of its own: MuJoCo picks one when it is imported."""
+    code = "from dr_q.envs import make_env; e = make_env('dmc/walker-run'); e.reset(0); print(e.render((84, 84)).std())"
+    works = []
+    for backend in ("egl", "osmesa", "glfw"):
+        environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
+        if backend == "glfw":
+            environment.pop("PYOPENGL_PLATFORM")
+        result = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        if result.returncode == 0 and float(result.stdout.split()[-1]) > 0:
+            works.append(backend)
+    fix = "apt-get install libegl1 (GPU or software), or libosmesa6; a screen for glfw"
+    found = f"works with MUJOCO_GL={', '.join(works)}" if works else "no backend works"
+    yield Finding("rendering (pixels, videos)", bool(works), found, fix)
+    current = os.environ.get("MUJOCO_GL", "")
+    if works and current not in works:
+        yield Finding("MUJOCO_GL", False, current or "not set", f"export MUJOCO_GL={works[0]}")

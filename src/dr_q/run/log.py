@@ -1,0 +1,200 @@
+"""What a run writes and shows: run.json, CSV files, TensorBoard, W&B, and a line or a bar of progress."""
+
+import contextlib
+import csv
+import importlib.metadata
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import dr_q
+from dr_q.report import published_score
+from dr_q.run.evaluate import Evaluation
+from dr_q.run.settings import Settings
+
+EVAL_COLUMNS = Evaluation._fields
+_PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco", "dm-control")
+
+
+def versions() -> dict[str, str]:
+    """What the run ran on."""
+    found = {"dr-q": dr_q.__version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    found["device"] = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return found
+
+
+class RunFiles:
+    """A run's folder: run.json, evals.csv, metrics.csv."""
+
+    def __init__(self, folder: Path, settings: Settings):
+        self.folder = folder
+        self._settings = settings
+        self._started = time.time()
+
+    def write_status(self, status: str, agent_steps: int, **more: Any) -> None:
+        """Write run.json."""
+        record = {
+            "status": status,
+            "agent_steps": agent_steps,
+            "settings": self._settings.to_json(),
+            "seeds": self._settings.seed_list,
+            "versions": versions(),
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            **more,
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / "run.json.part"
+        part.write_text(json.dumps(record, indent=1) + "\n")
+        part.replace(self.folder / "run.json")
+
+    def append_evaluations(self, evaluations: Iterable[Evaluation]) -> None:
+        """Rows of evals.csv."""
+        self._append("evals.csv", EVAL_COLUMNS, [list(e) for e in evaluations])
+
+    def append_metrics(self, columns: Sequence[str], rows: list[list[Any]]) -> None:
+        """Rows of metrics.csv."""
+        self._append("metrics.csv", columns, rows)
+
+    def drop_after(self, agent_steps: int) -> None:
+        """Forget rows that a checkpoint has not seen."""
+        for name in ("evals.csv", "metrics.csv"):
+            path = self.folder / name
+            if not path.exists():
+                continue
+            header, *rows = path.read_text().splitlines()
+            column = header.split(",").index("agent_steps")
+            width = header.count(",")
+            kept = [row for row in rows if row.count(",") == width and int(row.split(",")[column]) <= agent_steps]
+            part = path.with_name(name + ".part")
+            part.write_text("\n".join([header, *kept]) + "\n")
+            part.replace(path)
+
+    def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
+        path = self.folder / name
+        new = not path.exists()
+        with path.open("a", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if new:
+                writer.writerow(columns)
+            writer.writerows(rows)
+
+
+class Boards:
+    """TensorBoard always, W&B where asked for."""
+
+    def __init__(self, folder: Path, settings: Settings, wandb: bool):
+        from tensorboardX import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"))
+        self._wandb: Any = None
+        if wandb:
+            try:
+                import wandb as library  # pyright: ignore[reportMissingImports]
+            except ImportError as error:
+                raise dr_q.ConfigError(
+                    "--wandb needs wandb, which is not installed: pip install 'dr-q[wandb]'"
+                ) from error
+            self._wandb = library.init(project="dr-q", dir=str(folder), name=folder.name, config=settings.to_json())
+
+    def scalars(self, values: dict[str, float], agent_steps: int) -> None:
+        """Values at a step."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, agent_steps)
+        if self._wandb is not None:
+            self._wandb.log({**values, "agent_steps": agent_steps})
+
+    def close(self) -> None:
+        """Flush everything."""
+        self._writer.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+class Display:
+    """A bar in a terminal, plain lines elsewhere."""
+
+    def __init__(self, settings: Settings, quiet: bool = False):
+        self._settings = settings
+        self._console = Console(stderr=False, soft_wrap=True)
+        self._quiet = quiet
+        self._progress: Progress | None = None
+        self._bar: Any = None
+        self._first: tuple[float, int] | None = None
+        score = published_score(settings.task_name)
+        self._published = f", paper {score.mean:g} at {settings_budget(settings):,}" if score else ""
+        if not quiet and self._console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[last]}"),
+                console=self._console,
+            )
+            self._bar = self._progress.add_task(settings.task_name, total=settings.steps, rate="", last="")
+            self._progress.start()
+
+    def say(self, text: str) -> None:
+        """A line."""
+        if not self._quiet:
+            self._console.print(text, highlight=False, markup=False)
+
+    def step(self, agent_steps: int) -> None:
+        """Where the run is."""
+        now = time.perf_counter()
+        if self._first is None or agent_steps < self._first[1]:
+            self._first = (now, agent_steps)
+        if self._progress is not None:
+            seconds, steps = now - self._first[0], agent_steps - self._first[1]
+            rate = f"{steps * self._settings.seeds / seconds:,.0f} seed-steps/s" if seconds > 1 and steps else ""
+            self._progress.update(self._bar, completed=agent_steps, rate=rate)
+
+    def evaluation(self, evaluations: Sequence[Evaluation]) -> None:
+        """The last evaluation of each seed."""
+        scores = " ".join(f"{e.return_mean:.0f}" for e in evaluations)
+        mean = sum(e.return_mean for e in evaluations) / len(evaluations)
+        if self._progress is not None:
+            self._progress.update(self._bar, last=f"return {scores}{self._published}")
+        rate = ""
+        if self._first is not None and evaluations[0].agent_steps > self._first[1]:
+            done = evaluations[0].agent_steps - self._first[1]
+            seconds = time.perf_counter() - self._first[0]
+            left = (self._settings.steps - evaluations[0].agent_steps) * seconds / done
+            rate = f", {done * self._settings.seeds / seconds:,.0f} seed-steps/s, {_duration(left)} left"
+        self.say(
+            f"step {evaluations[0].agent_steps:,} of {self._settings.steps:,}: return {mean:.1f}"
+            + (f" (seeds: {scores})" if len(evaluations) > 1 else "")
+            + f"{self._published}{rate}"
+        )
+
+    def close(self) -> None:
+        """End the bar."""
+        if self._progress is not None:
+            self._progress.stop()
+        sys.stdout.flush()
+
+
+def settings_budget(settings: Settings) -> int:
+    """The paper's budget of the task, for the line that names its score."""
+    from dr_q.envs import paper_tasks
+
+    known = paper_tasks().get(settings.task_name)
+    return known.agent_steps if known else settings.steps
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,98 @@
+"""Looking at a trained policy: more evaluation episodes, and a video."""
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from dr_q.agent import ConfigError
+from dr_q.envs import Env, make_env, stream_seed
+from dr_q.run.policy import Policy, load
+
+VIDEO_SIZE = (480, 480)
+FRAMES_PER_SECOND = 30
+
+
+def environment_of(policy: Policy, render: bool = False) -> Env:
+    """A fresh environment of the policy's task."""
+    if policy.task.startswith("callable:"):
+        raise ConfigError(
+            "this policy was trained on a callable's environment, which the command line cannot make; "
+            "use dr_q.load(...).act(obs) with your environment in Python"
+        )
+    return make_env(policy.task, noise_dims=policy.noise_dims, render=render)
+
+
+def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:
+    """Returns of fresh episodes of a saved policy."""
+    policy = load(path, seed)
+    env = environment_of(policy)
+    try:
+        starts = [stream_seed(policy.seed, "evaluation", policy.agent_steps, episode) for episode in range(episodes)]
+        return policy, np.array([_episode(env, start, policy.act_unit) for start in starts])
+    finally:
+        env.close()
+
+
+def random_returns(task: str, episodes: int) -> np.ndarray:
+    """Returns of uniformly random actions, to compare with."""
+    env = make_env(task)
+    rng = np.random.default_rng(0)
+    try:
+        return np.array(
+            [_episode(env, start, lambda _: rng.uniform(-1, 1, env.spec.action_dim)) for start in range(episodes)]
+        )
+    finally:
+        env.close()
+
+
+def _episode(env: Env, seed: int, act: Callable[[np.ndarray], np.ndarray]) -> float:
+    obs, total, running = env.reset(seed), 0.0, True
+    while running:
+        step = env.step(act(obs))
+        obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
+    return total
+
+
+def record_video(path: Path, out: Path, seed: int | None, size: tuple[int, int] = VIDEO_SIZE) -> tuple[Policy, float]:
+    """One episode of a saved policy as an MP4; the policy and the episode's return."""
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise ConfigError("a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'") from error
+    policy = load(path, seed)
+    env = environment_of(policy, render=True)
+    total, running = 0.0, True
+    try:
+        obs = env.reset(stream_seed(policy.seed, "video", policy.agent_steps))
+        frame = env.render(size)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _encoder(imageio_ffmpeg.get_ffmpeg_exe(), out, frame.shape[1], frame.shape[0]) as pipe:
+            pipe.write(frame.tobytes())
+            while running:
+                step = env.step(policy.act_unit(obs))
+                obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
+                pipe.write(env.render(size).tobytes())
+    finally:
+        env.close()
+    return policy, total
+
+
+@contextlib.contextmanager
+def _encoder(ffmpeg: str, out: Path, width: int, height: int) -> Iterator[IO[bytes]]:
+    """A pipe of raw RGB frames into an MP4.
+
+    imageio_ffmpeg's own writer forks with a hook, which must not happen in a process that uses jax.
+    """
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(FRAMES_PER_SECOND), "-i", "-"]
+    target = ["-an", "-vcodec", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(out)]
+    command = [ffmpeg, "-y", "-loglevel", "error", *source, *target]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        yield process.stdin
+        process.stdin.close()
+        if process.wait() != 0:
+            raise ConfigError(f"ffmpeg could not write {out} (exit code {process.returncode})")

@@ -1,0 +1,201 @@
+"""The real command, one task of each family, and everything that can be done with its run."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dr_q
+from dr_q.cli import main
+from dr_q.envs import humanoid_bench, make_env
+from tests.envs import toys
+from tests.run import tiny
+
+DR_Q = Path(sys.executable).with_name("dr-q")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def check_run(out: Path, task: str, seeds: list[int]) -> None:
+    info = json.loads((out / "run.json").read_text())
+    assert info["status"] == "finished"
+    assert info["settings"]["task"] == task
+    assert info["settings"]["config"]["batch_size"] == 16
+    assert info["versions"]["jax"]
+    evals = rows(out / "evals.csv")
+    assert list(evals[0]) == [
+        "seed",
+        "agent_steps",
+        "env_frames",
+        "return_mean",
+        "return_std",
+        "length_mean",
+        "episodes",
+    ]
+    assert [(int(r["agent_steps"]), int(r["seed"])) for r in evals] == [(n, s) for n in (0, 40, 80, 120) for s in seeds]
+    assert (out / "checkpoints" / "120" / "checkpoint.json").exists()
+    assert list((out / "tensorboard").iterdir())
+    for seed in seeds:
+        assert (out / "policy" / f"seed{seed}.safetensors").exists()
+
+
+def test_pixels_through_the_command(tmp_path):
+    """Few evaluations: each of their episodes is 500 pictures."""
+    out = tmp_path / "run"
+    few = tiny.flags(eval_every=tiny.STEPS, eval_episodes=1)
+    assert main(["train", "dmc-visual/cartpole-swingup", "--out", str(out), *few]) == 0
+    assert [row["agent_steps"] for row in rows(out / "evals.csv")] == ["0", "120"]
+    assert dr_q.load(out).act(np.zeros((9, 84, 84), np.uint8)).shape == (1,)
+
+
+@pytest.mark.skipif(not humanoid_bench.installed(), reason="HumanoidBench is on no registry; see the README")
+def test_humanoid_bench_through_the_command(tmp_path):
+    out = tmp_path / "run"
+    assert main(["train", "hbench/h1-walk-v0", "--out", str(out), *tiny.flags()]) == 0
+    check_run(out, "hbench/h1-walk-v0", [0])
+
+
+@pytest.mark.parametrize("task", ["gym/Hopper-v4", "dmc/cartpole-swingup"])
+def test_train_eval_plot_on_each_family(task, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", task, "--out", str(out), *tiny.flags()]) == 0
+    check_run(out, task, [0])
+    text = capsys.readouterr().out
+    assert "step 120 of 120: return" in text
+    assert f"finished: {out}" in text
+    assert main(["eval", str(out), "--episodes", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "seed 0 (best last evaluation), 120 agent steps: return" in text
+    assert main(["plot", str(out), "--out", str(tmp_path / "curve.png")]) == 0
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    policy = dr_q.load(out)
+    env = make_env(task)
+    obs = env.reset(0)
+    action = policy.act(obs)
+    assert action.shape == (env.spec.action_dim,)
+    assert (action >= np.array(env.spec.action_low) - 1e-6).all()
+    np.testing.assert_allclose(policy.act(np.stack([obs, obs]))[1], action, rtol=1e-5, atol=1e-6)
+
+
+def test_video_of_a_policy(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", "dmc/cartpole-swingup", "--out", str(out), *tiny.flags()]) == 0
+    assert main(["video", str(out)]) == 0
+    video = out / "video.mp4"
+    assert b"ftyp" in video.read_bytes()[:16]
+    import imageio_ffmpeg
+
+    ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
+    raw = subprocess.run(
+        [ffmpeg, "-loglevel", "error", "-i", str(video), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"],
+        capture_output=True,
+        check=True,
+    ).stdout
+    frames = np.frombuffer(raw, np.uint8).reshape(-1, 480, 480, 3)
+    assert len(frames) == 501
+    assert frames[0].std() > 5
+    assert not np.array_equal(frames[0], frames[100])
+
+
+def test_several_seeds_through_the_installed_command(tmp_path):
+    out = tmp_path / "run"
+    arguments = ["train", "gym/Hopper-v4", "--seeds", "2", "--seed", "5", "--out", str(out), *tiny.flags()]
+    done = subprocess.run([str(DR_Q), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    check_run(out, "gym/Hopper-v4", [5, 6])
+    assert "(seeds: " in done.stdout
+    assert "paper 2504 at 1,000,000" in done.stdout
+
+
+def test_a_callable_with_callback_and_noise(tmp_path):
+    seen = []
+    outcome = dr_q.train(
+        toys.Walk,
+        seeds=2,
+        steps=tiny.STEPS,
+        out=tmp_path / "run",
+        noise_dims=3,
+        on_evaluation=lambda evaluations: seen.append([e.return_mean for e in evaluations]),
+        **tiny.RUN,
+        **tiny.SIZES,
+    )
+    assert outcome.status == "finished"
+    assert len(seen) == 4
+    assert all(len(part) == 2 for part in seen)
+    check_run(tmp_path / "run", "callable:tests.envs.toys.Walk", [0, 1])
+    assert dr_q.load(tmp_path / "run", seed=1).act(np.zeros(4)).shape == (1,)
+
+
+def test_an_unguarded_script_may_use_several_seeds(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import dr_q\nfrom tests.envs import toys\n"
+        "def make():\n    return toys.Walk()\n"
+        f"dr_q.train(make, seeds=2, steps=60, out={str(tmp_path / 'run')!r}, eval_every=60, eval_episodes=1,\n"
+        f"           quiet=True, **{tiny.SIZES!r})\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, str(script)], check=True, env=environment)
+    assert len(rows(tmp_path / "run" / "evals.csv")) == 4
+
+
+def test_lists(capsys):
+    assert main(["tasks", "dmc-visual", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 12
+    assert main(["tasks"]) == 0
+    assert "hbench/h1-sit_hard-v0" in capsys.readouterr().out
+    assert main(["presets"]) == 0
+    assert "only-forget" in capsys.readouterr().out
+    assert main(["version"]) == 0
+
+
+def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    assert main(["doctor", "dmc/humanoid-run", "--seeds", "10"]) == 0
+    text = capsys.readouterr().out
+    assert "ok  gym/Hopper-v4: loads and resets" in text
+    assert "HumanoidBench (optional)" in text
+    assert "rendering (pixels, videos)" in text
+    assert "replay of 501,000 slots: " in text
+    assert "in main memory" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
+        (["train"], "no task given"),
+        (["train", "gym/Hopper-v4", "--preset", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
+        (["train", "gym/Hopper-v4", "--batch-size", "0"], "batch_size must be a whole number, at least 1, got 0"),
+        (["train", "gym/Hopper-v4", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["train", "gym/CartPole-v1"], "CartPole-v1 has Discrete actions; DR.Q needs a Box"),
+        (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
+        (["eval", "nowhere"], "no policy in nowhere"),
+        (["plot", "nowhere"], "nowhere is not a run"),
+        (["tasks", "atari"], "unknown suite 'atari'"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"dr-q: {message}")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "nothing may be left behind"
+
+
+def test_episodes_too_short_to_learn_from_are_explained(tmp_path, capsys):
+    class Short(toys.Toy):
+        def outcome(self, action):
+            return 0.0, False, self.t == 3
+
+    with pytest.raises(RuntimeError, match="has no window of 5 transitions to learn from"):
+        dr_q.train(Short, steps=tiny.STEPS, out=tmp_path / "run", **tiny.RUN, **tiny.SIZES)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"

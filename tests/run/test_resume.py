@@ -1,0 +1,226 @@
+"""A run that is stopped, killed or grown goes on as if nothing had happened, to the byte."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dr_q
+from dr_q import agent as drq
+from dr_q import replay as rp
+from dr_q.cli import main
+from dr_q.run import seeds as axis
+from dr_q.run.checkpoint import Checkpoints, Saved
+from tests.envs import toys
+from tests.run import tiny
+
+DR_Q = Path(sys.executable).with_name("dr-q")
+
+
+def results(run: Path, step: int = tiny.STEPS) -> dict[str, bytes]:
+    """Everything that must be the same: evaluations, policies, weights, optimisers, replay."""
+    files = [run / "evals.csv", *sorted((run / "policy").glob("*.safetensors"))]
+    files += [run / "checkpoints" / str(step) / name for name in ("agents.safetensors", "replay.safetensors")]
+    files += sorted((run / "checkpoints" / "replay").rglob("*.safetensors"))
+    return {str(file.relative_to(run)): file.read_bytes() for file in files}
+
+
+def assert_same(a: Path, b: Path) -> None:
+    first, second = results(a), results(b)
+    newest = {name for name in first if "replay/" not in name}
+    assert newest == {name for name in second if "replay/" not in name}
+    chunks = json.loads((a / "checkpoints" / str(tiny.STEPS) / "checkpoint.json").read_text())["chunks"]
+    assert chunks == json.loads((b / "checkpoints" / str(tiny.STEPS) / "checkpoint.json").read_text())["chunks"]
+    for name in newest:
+        assert first[name] == second[name], f"{name} differs"
+    for name in set(first) & set(second):
+        assert first[name] == second[name], f"{name} differs"
+
+
+def unbroken(task, folder: Path, **more) -> Path:
+    dr_q.train(task, steps=tiny.STEPS, out=folder, **{**tiny.RUN, **tiny.SIZES, **more})
+    return folder
+
+
+@pytest.mark.parametrize(("task", "seeds"), [("dmc/cartpole-swingup", 1), (toys.Walk, 2)], ids=["dmc", "two seeds"])
+def test_a_run_stopped_by_a_signal_resumes_to_the_byte(task, seeds, tmp_path):
+    def stop(evaluations):
+        if evaluations[0].agent_steps == 80:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    whole = unbroken(task, tmp_path / "whole", seeds=seeds)
+    broken = tmp_path / "broken"
+    # Checkpoints at odd steps, in the middle of episodes.
+    outcome = dr_q.train(task, steps=tiny.STEPS, out=broken, seeds=seeds, on_evaluation=stop, **tiny.RUN, **tiny.SIZES)
+    assert (outcome.status, outcome.agent_steps, outcome.signal) == ("interrupted", 80, signal.SIGTERM)
+    again = dr_q.train(None if isinstance(task, str) else task, resume=broken, quiet=True)
+    assert (again.status, again.agent_steps) == ("finished", tiny.STEPS)
+    assert_same(whole, broken)
+
+
+def test_kill_9_between_checkpoints_loses_only_what_came_after_the_last(tmp_path):
+    """Hopper-v4 terminates; two seeds end episodes at different times; each simulates in its own process."""
+    arguments = ["train", "gym/Hopper-v4", "--seeds", "2", *tiny.flags(checkpoint_every=50)]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert main([*arguments, "--out", str(whole)]) == 0
+    process = subprocess.Popen([str(DR_Q), *arguments, "--out", str(broken)], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 180
+    while not (broken / "checkpoints" / "50").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert json.loads((broken / "run.json").read_text())["status"] == "running"
+    with (broken / "evals.csv").open("a") as file:  # what a step past the checkpoint would have left, half-written
+        file.write("0,80,80,1.0,0.0,9.0,2\n1,80,80,1")
+    steps = Checkpoints(broken, [0, 1], 3).steps()
+    assert steps[-1] in (50, 100)
+    assert main(["train", "--resume", str(broken)]) == 0
+    assert_same(whole, broken)
+
+
+def test_steps_may_grow(tmp_path):
+    whole = unbroken(toys.Walk, tmp_path / "whole")
+    short = tmp_path / "short"
+    dr_q.train(toys.Walk, steps=80, out=short, **tiny.RUN, **tiny.SIZES)
+    dr_q.train(toys.Walk, resume=short, steps=tiny.STEPS, quiet=True)
+    assert_same(whole, short)
+    assert json.loads((short / "run.json").read_text())["settings"]["steps"] == tiny.STEPS
+
+
+def test_stop_after_writes_a_checkpoint_and_exits_0(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["train", "gym/Hopper-v4", "--out", str(out), "--stop-after", "0.0001", *tiny.flags()]
+    assert main(arguments) == 0
+    assert "go on with: dr-q train --resume" in capsys.readouterr().out
+    assert json.loads((out / "run.json").read_text())["status"] == "stopped"
+    assert main(["train", "--resume", str(out)]) == 0
+    assert json.loads((out / "run.json").read_text())["status"] == "finished"
+
+
+def test_a_simulator_that_cannot_be_restored_is_said_so_and_its_episode_closed(tmp_path, capsys):
+    run = tmp_path / "run"
+    dr_q.train(toys.Forgetful, steps=50, out=run, **{**tiny.RUN, **tiny.SIZES})
+    dr_q.train(toys.Forgetful, resume=run, steps=tiny.STEPS)
+    assert "could not be brought back to where it was" in capsys.readouterr().out
+    saved = load_last(run, toys.Forgetful)
+    # 40-step episodes, one of them cut at step 50: the transitions around the cut never start a window together.
+    window = rp.sample_subtrajectory(jax.tree.map(lambda x: x[0], saved.states.replays), jnp.arange(30, 50), 5)
+    assert np.isfinite(window.obs).all()
+    assert int(saved.states.replays.clock[0]) == tiny.STEPS
+
+
+def load_last(run: Path, task) -> Saved:
+    info = json.loads((run / "run.json").read_text())
+    from dr_q.envs import make_env
+    from dr_q.run.settings import Settings
+
+    settings = Settings.from_json(info["settings"], task)
+    spec = make_env(task).spec
+    shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
+    checkpoints = Checkpoints(run, settings.seed_list, settings.keep)
+    return checkpoints.load(
+        checkpoints.steps()[-1], settings.config, shape, rp.slots_to_fill(settings.steps, 1_000_000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["dmc/walker-run"], "task dmc/walker-run does not fit the run in"),
+        (["--preset", "mr.q"], "preset mr.q does not fit the run in"),
+        (["--seeds", "3"], "seeds 3 does not fit the run in"),
+        (["--batch-size", "99"], "batch-size 99 does not fit the run in"),
+        (["--steps", "60"], "--steps may only grow on resume"),
+    ],
+)
+def test_a_run_goes_on_as_it_was(changes, message, finished, capsys):
+    assert main(["train", *changes, "--resume", str(finished)]) == 2
+    assert capsys.readouterr().err.startswith(f"dr-q: {message}")
+
+
+def test_a_folder_with_anything_in_it_is_refused(finished, capsys):
+    before = results(finished)
+    assert main(["train", "gym/Hopper-v4", "--out", str(finished), *tiny.flags()]) == 2
+    assert "is not empty; choose another --out, or go on with it: dr-q train --resume" in capsys.readouterr().err
+    assert results(finished) == before
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "run"
+    assert main(["train", "gym/Hopper-v4", "--out", str(out), *tiny.flags()]) == 0
+    return out
+
+
+def test_no_pickle_on_disk(finished):
+    kinds = {file.suffix for file in finished.rglob("*") if file.is_file() and file.parent.name != "tensorboard"}
+    assert kinds == {".json", ".csv", ".safetensors"}
+
+
+# Checkpoints on their own
+
+
+CONFIG = drq.preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024})
+SHAPE = drq.TaskShape((500,), 2)
+
+
+@jax.jit
+@jax.vmap
+def fill(replay: rp.Replay, log: rp.Transition) -> rp.Replay:
+    return jax.lax.scan(lambda state, t: (rp.add(state, t), None), replay, log)[0]
+
+
+def logs(length: int, start: int) -> rp.Transition:
+    rng = np.random.default_rng(start)
+    sizes = [(2, length, 500), (2, length, 2), (2, length), (2, length, 500)]
+    obs, action, reward, next_obs = (jnp.asarray(rng.normal(size=size), jnp.float32) for size in sizes)
+    terminated, truncated = (jnp.asarray(rng.random((2, length)) < 0.1) for _ in range(2))
+    return rp.Transition(obs, action, reward, next_obs, terminated, truncated)
+
+
+def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkeypatch):
+    monkeypatch.setattr("dr_q.run.checkpoint.CHUNK_BYTES", 260_000)  # one row of 128 slots
+    checkpoints = Checkpoints(tmp_path, [0, 1], keep=2)
+    roots = axis.root_keys([0, 1])
+    agents = axis.init_agents(CONFIG, SHAPE, roots)
+    replays = axis.init_replays(CONFIG, SHAPE, 1024, 2)
+    sizes = []
+    for part in range(6):  # about 1,400 slots: past the end of the ring
+        replays = fill(replays, logs(200, part))
+        saved = Saved(
+            part, axis.SeedStates(agents, replays), [(0, np.zeros((0, 2), np.float32))] * 2, np.zeros((2, 500))
+        )
+        before = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("0*.safetensors")}
+        checkpoints.save(saved)
+        after = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("0*.safetensors")}
+        sizes.append(len(set(before.items()) & set(after.items())))
+        loaded = checkpoints.load(part, CONFIG, SHAPE, 1024)
+        for (path, a), b in zip(jax.tree.leaves_with_path(saved.states), jax.tree.leaves(loaded.states), strict=True):
+            name = jax.tree_util.keystr(path)
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=name)
+    assert checkpoints.steps() == [4, 5]
+    assert max(sizes) >= 6, "most chunks should be shared with the checkpoint before"
+    referred = set()
+    for step in (4, 5):
+        record = json.loads((tmp_path / "checkpoints" / str(step) / "checkpoint.json").read_text())
+        referred |= {(s, name) for s, names in zip(record["seeds"], record["chunks"], strict=True) for name in names}
+    assert len(referred) == len(list((tmp_path / "checkpoints" / "replay").rglob("*.safetensors")))
+
+
+def test_only_filled_slots_are_saved(tmp_path):
+    checkpoints = Checkpoints(tmp_path, [0, 1], keep=1)
+    agents = axis.init_agents(CONFIG, SHAPE, axis.root_keys([0, 1]))
+    replays = fill(axis.init_replays(CONFIG, SHAPE, 1024, 2), logs(50, 0))
+    checkpoints.save(Saved(1, axis.SeedStates(agents, replays), [(0, np.zeros((0, 2)))] * 2, np.zeros((2, 500))))
+    stored = sum(f.stat().st_size for f in (tmp_path / "checkpoints" / "replay").rglob("*.safetensors"))
+    assert stored < 2 * 70 * (500 + 2 + 4) * 4 + 4096

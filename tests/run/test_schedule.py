@@ -1,0 +1,70 @@
+"""When the loop explores, updates and copies targets, and what each update sees."""
+
+import numpy as np
+import pytest
+
+import dr_q
+from dr_q.run import seeds as axis
+from tests.envs import toys
+from tests.run import tiny
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """What happens in a run, in order: ("random"|"explore"|"renew"|"update"|"add", number, transitions there)."""
+    events = []
+    originals = {name: getattr(axis, name) for name in ("random_actions", "explore", "renew", "update", "add")}
+
+    def count(replays) -> int:
+        return int(np.asarray(replays.clock)[0])
+
+    def random_actions(dim, roots, step):
+        events.append(("random", int(step), None))
+        return originals["random_actions"](dim, roots, step)
+
+    def explore(config, networks, obs, roots, step):
+        events.append(("explore", int(step), None))
+        return originals["explore"](config, networks, obs, roots, step)
+
+    def renew(config, states, roots, index):
+        events.append(("renew", int(index), count(states.replays)))
+        return originals["renew"](config, states, roots, index)
+
+    def update(config, states, roots, index):
+        events.append(("update", int(index), count(states.replays)))
+        return originals["update"](config, states, roots, index)
+
+    def add(replays, transitions):
+        events.append(("add", None, count(replays)))
+        return originals["add"](replays, transitions)
+
+    for function in (random_actions, explore, renew, update, add):
+        monkeypatch.setattr(axis, function.__name__, function)
+    return events
+
+
+def run(tmp_path, **more) -> None:
+    dr_q.train(toys.Walk, out=tmp_path / "run", **{"steps": tiny.STEPS, **tiny.RUN, **tiny.SIZES, **more})
+
+
+def test_d9_exploration_counts_agent_steps(watched, tmp_path):
+    run(tmp_path)
+    assert [number for kind, number, _ in watched if kind == "random"] == list(range(40))
+    assert [number for kind, number, _ in watched if kind == "explore"] == list(range(40, tiny.STEPS))
+
+
+def test_d10_update_k_sees_exploration_steps_minus_1_plus_k_transitions(watched, tmp_path):
+    run(tmp_path)
+    updates = [(number + 1, seen) for kind, number, seen in watched if kind == "update"]
+    assert updates == [(k, 39 + k) for k in range(1, tiny.STEPS - 40 + 1)]
+    renewals = [(number + 1, seen) for kind, number, seen in watched if kind == "renew"]
+    assert renewals == [(k, 39 + k) for k in range(1, tiny.STEPS - 40 + 1, 10)]
+    # Targets are copied, and the encoder trained, before the RL update of the same number.
+    order = [(kind, number) for kind, number, _ in watched if kind in ("renew", "update")]
+    assert order.index(("renew", 10)) + 1 == order.index(("update", 10))
+
+
+def test_replay_ratio_gives_that_many_updates_for_each_step(watched, tmp_path):
+    run(tmp_path, replay_ratio=2, steps=60)
+    assert [number for kind, number, _ in watched if kind == "update"] == list(range(40))
+    assert [number for kind, number, _ in watched if kind == "renew"] == [0, 10, 20, 30]
