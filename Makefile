@@ -13,15 +13,19 @@ setup: $(READY)  ## the virtual environment with everything pinned in constraint
 $(READY): pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,plot,video]'; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,plot,video]'; \
 	fi
 	@touch $@
 
-demo: $(READY)   ## the main job on a small task
-	$(BIN)/python examples/demo.py
+demo: $(READY)   ## train on a small task: a score, a curve and a video, in about 5 minutes
+	rm -rf runs/demo
+	$(BIN)/dr-q train dmc/cartpole-balance_sparse --preset quick --steps 15000 --eval-every 1500 --out runs/demo
+	$(BIN)/dr-q plot runs/demo --out runs/demo/curve.png
+	$(BIN)/dr-q video runs/demo --out runs/demo/video.mp4
+	$(BIN)/dr-q eval runs/demo
 
 test: $(READY)   ## all tests
 	$(BIN)/python -m pytest -n 2 -q $(ARGS)

@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from dr_q import agent as drq
     from dr_q import replay as rp
 
 OBS, ACTIONS, CAPACITY = 67, 21, 100_000
@@ -167,8 +166,8 @@ def our_parts() -> dict[str, Callable[[], float]]:
     def add_transition() -> None:
         obs = rng.normal(size=OBS).astype(np.float32)
         action = rng.uniform(-1, 1, ACTIONS).astype(np.float32)
-        transition = rp.Transition(obs, action, np.float32(0.5), obs, np.False_, np.False_)
-        state["replay"] = add(state["replay"], jax.tree.map(jnp.asarray, transition))
+        arrays = (jnp.asarray(x) for x in (obs, action, np.float32(0.5), obs, False, False))
+        state["replay"] = add(state["replay"], rp.Transition(*arrays))
 
     def wait() -> None:
         jax.block_until_ready((state["agent"], state["replay"]))

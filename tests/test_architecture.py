@@ -42,7 +42,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if part_of(path) != "__init__"]
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if part_of(path) not in ("__init__", "__main__")]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

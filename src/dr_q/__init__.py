@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dr_q.agent import PRESETS, Config, ConfigError, preset
     from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
+    from dr_q.run import Evaluation, Policy, load, train
 
 __version__ = "0.1.0"
 
@@ -16,21 +17,29 @@ _HOME = {
     "PRESETS": "dr_q.agent",
     "Config": "dr_q.agent",
     "ConfigError": "dr_q.agent",
+    "Evaluation": "dr_q.run",
+    "Policy": "dr_q.run",
     "actor_from_torch": "dr_q.networks",
     "critic_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
+    "load": "dr_q.run",
     "preset": "dr_q.agent",
+    "train": "dr_q.run",
 }
 
 __all__ = [
     "PRESETS",
     "Config",
     "ConfigError",
+    "Evaluation",
+    "Policy",
     "__version__",
     "actor_from_torch",
     "critic_from_torch",
     "encoder_from_torch",
+    "load",
     "preset",
+    "train",
 ]
 
 

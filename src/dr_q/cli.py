@@ -1,26 +1,295 @@
 """The command `dr-q`: parse, call, exit code."""
 
+import ast
 import dataclasses
+import inspect
+import json
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 import dr_q
+from dr_q.agent import PRESETS, Config, ConfigError
+from dr_q.envs import SUITES, TaskError, WorkerError, paper_tasks, suite_tasks
+from dr_q.run.settings import EVAL_EPISODES
 
 USAGE_ERROR = 2
+FAILURE = 1
+
+
+def _optional(kind: Any, metavar: str, help_text: str | None = None) -> Any:
+    """An option that may be left out; its help names the default itself."""
+    return Annotated[kind | None, tyro.conf.arg(metavar=metavar, help=help_text, help_behavior_hint="")]
+
+
+_METAVAR = {int: "N", float: "X", bool: "{True,False}", tuple[float, float]: "LOW HIGH"}
+
+
+def _option_groups() -> dict[str, Any]:
+    """A dataclass for each group of the config's fields, every field optional: what is given overrides the preset."""
+    source = inspect.getsource(Config)
+    body = ast.parse(source).body[0]
+    assert isinstance(body, ast.ClassDef)
+    lines, docs = source.splitlines(), {}
+    group, groups = "", {}
+    fields = {field.name: field for field in dataclasses.fields(Config)}
+    for line, following in zip(body.body, body.body[1:], strict=False):
+        if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
+            continue
+        above = lines[line.lineno - 2].strip()
+        group = above.removeprefix("# ") if above.startswith("# ") else group
+        name = line.target.id
+        assert isinstance(following, ast.Expr)
+        docs[name] = f"{ast.literal_eval(following.value)} [dr.q: {fields[name].default}]"
+        kind = _optional(fields[name].type, _METAVAR.get(fields[name].type, "{elu,relu}"), docs[name])  # pyright: ignore
+        groups.setdefault(group, []).append((name, kind, None))
+    return {title: dataclasses.make_dataclass("Settings", entries) for title, entries in groups.items()}
+
+
+_GROUPS = _option_groups()
+_NAMES = {title: title.lower().replace(" ", "_").replace(".", "").replace(",", "") for title in _GROUPS}
+AllSettings = dataclasses.make_dataclass(
+    "AllSettings",
+    [
+        (
+            _NAMES[title],
+            Annotated[group, tyro.conf.arg(help=f"{title}; default: the preset's.")],
+            dataclasses.field(default_factory=group),
+        )
+        for title, group in _GROUPS.items()
+    ],
+)
+
+
+@dataclasses.dataclass
+class Train:
+    """Train on a task: `dr-q train dmc/walker-walk --seeds 5`, or go on: `dr-q train --resume runs/NAME`."""
+
+    task: tyro.conf.Positional[_optional(str, "TASK")] = None  # pyright: ignore
+    """gym/Ant-v4, dmc/walker-run, dmc-visual/walker-run, hbench/h1-walk-v0, or any Gymnasium id: gym/ID, module:ID."""
+    preset: _optional(str, "NAME") = None  # pyright: ignore
+    """Which algorithm; `dr-q presets` lists them. [dr.q]"""
+    seeds: _optional(int, "N") = None  # pyright: ignore
+    """How many seeds to train at once. [1]"""
+    seed: _optional(int, "FIRST") = None  # pyright: ignore
+    """The first seed. [0]"""
+    steps: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps of each seed. [the paper's budget; 500,000 for other tasks]"""
+    out: _optional(Path, "DIR") = None  # pyright: ignore
+    """The run's folder, new or empty. [runs/TASK-PRESET-SEEDS]"""
+    resume: _optional(Path, "DIR") = None  # pyright: ignore
+    """Go on with the run in this folder, with its own settings; --steps may grow."""
+    eval_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between evaluations. [5000]"""
+    eval_episodes: _optional(int, "N") = None  # pyright: ignore
+    """Episodes of each evaluation. [10]"""
+    checkpoint_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between checkpoints. [25000]"""
+    keep: _optional(int, "N") = None  # pyright: ignore
+    """Checkpoints to keep. [2]"""
+    stop_after: _optional(float, "MINUTES") = None  # pyright: ignore
+    """Minutes after which to write a checkpoint and stop, with exit code 0."""
+    noise_dims: _optional(int, "N") = None  # pyright: ignore
+    """Dimensions of Gaussian noise appended to each observation; the paper's study: 50. [0]"""
+    in_process: _optional(bool, "{True,False}") = None  # pyright: ignore
+    """Simulate in this process. [yes with one seed, else a process for each]"""
+    wandb: bool = False
+    """Log to Weights & Biases too."""
+    algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
+
+    def run(self) -> int:
+        """Train."""
+        from dr_q.run import api
+
+        given = {
+            name: getattr(self, name)
+            for name in ("eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims")
+            if getattr(self, name) is not None
+        }
+        for group in vars(self.algorithm).values():
+            given |= {name: value for name, value in vars(group).items() if value is not None}
+        if self.resume is not None:
+            self._refuse_changes(given)
+        outcome = api.train(
+            self.task if self.resume is None else None,
+            preset=self.preset or "dr.q",
+            seeds=1 if self.seeds is None else self.seeds,
+            seed=self.seed or 0,
+            steps=self.steps,
+            out=self.out,
+            resume=self.resume,
+            stop_after=self.stop_after,
+            wandb=self.wandb,
+            in_process=self.in_process,
+            **({} if self.resume is not None else given),
+        )
+        print(f"{outcome.status}: {outcome.folder}")
+        return 128 + outcome.signal if outcome.signal else 0
+
+    def _refuse_changes(self, given: dict[str, Any]) -> None:
+        """A run goes on as it was."""
+        from dr_q.envs import canonical
+        from dr_q.report import read_run
+
+        assert self.resume is not None
+        try:
+            was = read_run(self.resume).info["settings"]
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        asked = {
+            "task": canonical(self.task) if self.task else None,
+            "preset": self.preset,
+            "seeds": self.seeds,
+            "first_seed": self.seed,
+            **given,
+        }
+        had = {**was["config"], **{k: v for k, v in was.items() if k != "config"}}
+        for name, value in asked.items():
+            before = tuple(had[name]) if isinstance(had[name], list) else had[name]
+            if value is not None and value != before:
+                raise ConfigError(
+                    f"{name.replace('_', '-')} {value} does not fit the run in {self.resume}, which has {before}; "
+                    "a run goes on as it was: leave it out, or start a new run"
+                )
+        if self.out is not None and self.out != self.resume:
+            raise ConfigError(f"--out {self.out} and --resume {self.resume} name two folders; leave --out out")
+
+
+@dataclasses.dataclass
+class Eval:
+    """Evaluate a trained policy on fresh episodes."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """A run's folder, or a policy folder."""
+    seed: _optional(int, "FIRST") = None  # pyright: ignore
+    """Which seed's policy. [the best at the last evaluation]"""
+    episodes: int = EVAL_EPISODES
+    """How many episodes."""
+
+    def run(self) -> int:
+        """Evaluate and compare with random and paper."""
+        from dr_q.run.watch import evaluate_policy
+
+        policy, returns = evaluate_policy(self.run_folder, self.seed, self.episodes)
+        chosen = f"seed {policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
+        print(
+            f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
+            f"return {returns.mean():.1f} +- {returns.std():.1f} over {len(returns)} episodes"
+        )
+        line = comparison(policy.task, float(returns.mean()), self.episodes)
+        if line:
+            print(line)
+        return 0
+
+
+def comparison(task: str, score: float, episodes: int) -> str:
+    """A score beside random actions' and the paper's, for the paper's tasks."""
+    from dr_q.report import published_score
+    from dr_q.run.watch import random_returns
+
+    known, published = paper_tasks().get(task), published_score(task)
+    if known is None or published is None:
+        return ""
+    # The paper prints no random score for the DeepMind Control Suite: it is measured.
+    random = known.random_score if known.random_score is not None else float(random_returns(task, episodes).mean())
+    return (
+        f"random {random:.0f} | this policy {score:.0f} | paper's DR.Q {published.mean:g} "
+        f"after {known.agent_steps:,} steps: {100 * score / published.mean:.0f}% of the paper's score"
+    )
+
+
+@dataclasses.dataclass
+class Video:
+    """Record one episode of a trained policy as an MP4."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """A run's folder, or a policy folder."""
+    out: _optional(Path, "DIR") = None  # pyright: ignore
+    """Where to write it. [RUN/video.mp4]"""
+    seed: _optional(int, "FIRST") = None  # pyright: ignore
+    """Which seed's policy. [the best at the last evaluation]"""
+
+    def run(self) -> int:
+        """Record."""
+        from dr_q.run.watch import record_video
+
+        out = self.out or self.run_folder / "video.mp4"
+        policy, total = record_video(self.run_folder, out, self.seed)
+        chosen = f"seed {policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
+        print(f"{out}: {policy.task}, {chosen}, return {total:.1f}")
+        return 0
+
+
+@dataclasses.dataclass
+class Plot:
+    """Draw learning curves of runs, with 95% intervals over seeds, as a PNG."""
+
+    run_folders: tyro.conf.Positional[list[Path]]
+    """Runs to draw together."""
+    out: Path = Path("curves.png")
+    """Where to write it."""
+
+    def run(self) -> int:
+        """Draw."""
+        from dr_q.report import plot_curves, read_run
+
+        if not self.run_folders:
+            raise ConfigError("no run given; name one or more folders of dr-q train")
+        try:
+            plot_curves([read_run(folder) for folder in self.run_folders], self.out)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        except ImportError as error:
+            raise ConfigError("a plot needs matplotlib, which is not installed: pip install 'dr-q[plot]'") from error
+        print(self.out)
+        return 0
+
+
+@dataclasses.dataclass
+class Tasks:
+    """List the paper's tasks."""
+
+    suite: tyro.conf.Positional[str] = "all"
+    """gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand or all."""
+    json: bool = False
+    """As JSON."""
+
+    def run(self) -> int:
+        """Print them."""
+        from dr_q.report import published_score
+
+        rows = suite_tasks(self.suite)
+        if self.json:
+            print(json.dumps([dataclasses.asdict(task) for task in rows], indent=1))
+            return 0
+        table = Table(
+            "task", "suite", "agent steps", "repeat", "episode", "random", "paper's DR.Q", box=None, pad_edge=False
+        )
+        for task in rows:
+            score = published_score(task.name)
+            table.add_row(
+                task.name,
+                task.suite,
+                f"{task.agent_steps:,}",
+                str(task.action_repeat),
+                str(task.episode_length),
+                "" if task.random_score is None else f"{task.random_score:g}",
+                f"{score.mean:g}" if score else "",
+            )
+        Console(width=None if sys.stdout.isatty() else 120).print(table)
+        return 0
 
 
 @dataclasses.dataclass
 class Presets:
     """List the presets and what each changes from DR.Q."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Print the table."""
-        from dr_q.agent import PRESETS, Config
-
         base = Config()
         table = Table("preset", "setting", "value", "dr.q", box=None, pad_edge=False)
         for name, changes in PRESETS.items():
@@ -29,28 +298,84 @@ class Presets:
             for i, (setting, value) in enumerate(changes.items()):
                 table.add_row(name if i == 0 else "", setting, str(value), str(getattr(base, setting)))
         Console().print(table)
+        return 0
+
+
+@dataclasses.dataclass
+class Doctor:
+    """Say what works on this machine, what does not and how to mend it; with a task, what memory a run needs."""
+
+    task: tyro.conf.Positional[_optional(str, "TASK")] = None  # pyright: ignore
+    """A task: how much memory a run of it takes."""
+    seeds: int = 1
+    """Seeds of that run."""
+    preset: str = "dr.q"
+    """Its preset."""
+    steps: _optional(int, "N") = None  # pyright: ignore
+    """Its agent steps. [the paper's budget]"""
+
+    def run(self) -> int:
+        """Examine."""
+        from dr_q.run.doctor import device_memory, examine, memory_plan
+
+        for finding in examine():
+            mark = "ok  " if finding.ok else "--  "
+            fix = "" if finding.ok else f"  ->  {finding.fix}"
+            print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
+        if self.task is not None:
+            plan = memory_plan(self.task, self.seeds, self.preset, self.steps)
+            where, limit = device_memory()
+            total = sum(size for _, size in plan)
+            print(f"{self.task}, {self.seeds} seed{'s' if self.seeds > 1 else ''}, {self.preset}: held in {where}")
+            for what, size in [*plan, ("in all", total)]:
+                print(f"    {what}: {size / 2**30:.2f} GiB")
+            if limit is not None:
+                verdict = "fits" if total < 0.8 * limit else "does not fit: fewer seeds, --steps or --replay-capacity"
+                print(f"    of {limit / 2**30:.1f} GiB: {verdict}")
+        return 0
 
 
 @dataclasses.dataclass
 class Version:
     """Print the version."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Print it."""
         print(dr_q.__version__)
+        return 0
 
 
-Command = Annotated[Presets, tyro.conf.subcommand("presets")] | Annotated[Version, tyro.conf.subcommand("version")]
+_COMMANDS = {
+    "train": Train,
+    "eval": Eval,
+    "video": Video,
+    "plot": Plot,
+    "tasks": Tasks,
+    "presets": Presets,
+    "doctor": Doctor,
+    "version": Version,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; bad input gives one line and exit code 2."""
-    from dr_q.agent import ConfigError
+    command: Any = tyro.extras.subcommand_cli_from_dict(
+        _COMMANDS,  # pyright: ignore[reportArgumentType]
+        prog="dr-q",
+        description="DR.Q: debiased model-based representations for continuous control.",
+        args=arguments,
+        config=(tyro.conf.HelptextFromCommentsOff,),
+    )
+    from dr_q.run.loop import TrainingError
 
-    command = tyro.cli(Command, prog="dr-q", description=dr_q.__doc__, args=arguments)
     try:
-        command.run()
-    except ConfigError as error:
+        return command.run()
+    except (ConfigError, TaskError) as error:
         print(f"dr-q: {error}", file=sys.stderr)
         return USAGE_ERROR
-    return 0
+    except (TrainingError, WorkerError) as error:
+        print(f"dr-q: {error}", file=sys.stderr)
+        return FAILURE
+
+
+__all__ = ["SUITES", "main"]
