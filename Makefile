@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
+# Compiled programs are shared between test processes, and with the next run.
+COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3
 
 .PHONY: help setup demo test lint bench lock clean
 help:            ## this list
@@ -28,7 +30,7 @@ demo: $(READY)   ## train on a small task: a score, a curve and a video, in abou
 	$(BIN)/dr-q eval runs/demo
 
 test: $(READY)   ## all tests
-	$(BIN)/python -m pytest -n 2 -q $(ARGS)
+	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile $(ARGS)
 
 lint: $(READY)   ## ruff and pyright
 	$(BIN)/ruff check .
