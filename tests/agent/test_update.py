@@ -9,6 +9,7 @@ import pytest
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.agent.losses import roll_out
 from dr_q.equations import infonce
 from tests.agent import small
 
@@ -181,3 +182,35 @@ def test_actions_stay_in_bounds_and_noise_is_reproducible(agent):
     assert draws.min() < -0.95
     assert draws.max() > 0.95
     assert (np.abs(draws) <= 1).all()
+
+
+def test_the_roll_outs_gradient_is_that_of_automatic_differentiation():
+    """Weights' gradients are summed over the steps in one product each, by hand; small.config's width is not padded."""
+    config = small.config(encoder_hidden=70)  # padded to 80
+    encoder = drq.init_networks(config, small.VECTOR, jax.random.key(0)).encoder
+    z_s = jax.random.normal(jax.random.key(1), (6, config.zs_dim))
+    action = jax.random.uniform(jax.random.key(2), (4, 6, small.VECTOR.action_dim))
+    weight = jax.random.normal(jax.random.key(3), (4, 6, config.zs_dim))
+
+    def by_hand(encoder, z_s):
+        rollout = roll_out(encoder, z_s, action)
+        return jnp.sum(weight * rollout.pred_z_s) + jnp.sum(jnp.sin(rollout.z_sa))
+
+    def automatic(encoder, z_s):
+        total = jnp.zeros(())
+        for t in range(4):
+            z_sa = encoder.z_sa(z_s, action[t])
+            z_s = encoder.next_z_s(z_sa)
+            total += jnp.sum(weight[t] * z_s) + jnp.sum(jnp.sin(z_sa))
+        return total
+
+    value, gradient = jax.value_and_grad(by_hand, argnums=(0, 1))(encoder, z_s)
+    expected_value, expected = jax.value_and_grad(automatic, argnums=(0, 1))(encoder, z_s)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-5)
+    for (path, ours), theirs in zip(jax.tree.leaves_with_path(gradient), jax.tree.leaves(expected), strict=True):
+        scale = max(np.abs(theirs).max(), 1e-6)
+        np.testing.assert_allclose(ours, theirs, atol=2e-5 * scale, err_msg=jax.tree_util.keystr(path))
+    of_hidden = np.asarray(gradient[0].state_action.hidden2.weight)
+    assert of_hidden[:70, :70].any()
+    assert not of_hidden[70:].any()
+    assert not of_hidden[:, 70:].any()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dr_q.agent import Config, TaskShape, init_networks, preset
-from dr_q.networks import Encoder, Linear, VectorStateEncoder, actor_from_torch
+from dr_q.networks import MLP, Encoder, Linear, VectorStateEncoder, actor_from_torch, conv_outputs, normed
 from dr_q.networks.layers import elu, layer_norm
 
 VECTOR = TaskShape((67,), 21)
@@ -16,30 +16,36 @@ def sizes(config: Config, shape: TaskShape) -> dict[str, tuple[int, ...]]:
     return {jax.tree_util.keystr(path): x.shape for path, x in jax.tree.leaves_with_path(networks)}
 
 
+STORED = 752
+"""750 in whole 64-byte lines."""
+
+
 def test_vector_networks_have_the_papers_sizes():
     assert sizes(Config(), VECTOR) == {
-        ".encoder.state.mlp.hidden1.weight": (67, 750),
-        ".encoder.state.mlp.hidden1.bias": (750,),
-        ".encoder.state.mlp.hidden2.weight": (750, 750),
-        ".encoder.state.mlp.hidden2.bias": (750,),
-        ".encoder.state.mlp.output.weight": (750, 512),
+        ".encoder.state.mlp.hidden1.weight": (STORED, 72),  # 67
+        ".encoder.state.mlp.hidden1.bias": (STORED,),
+        ".encoder.state.mlp.hidden2.weight": (STORED, STORED),
+        ".encoder.state.mlp.hidden2.bias": (STORED,),
+        ".encoder.state.mlp.output.weight": (512, STORED),
         ".encoder.state.mlp.output.bias": (512,),
-        ".encoder.state_action.embed_action.weight": (21, 256),
+        ".encoder.state_action.embed_action.weight": (256, 24),  # 21
         ".encoder.state_action.embed_action.bias": (256,),
-        ".encoder.state_action.from_state.weight": (512, 750),
-        ".encoder.state_action.from_state.bias": (750,),
-        ".encoder.state_action.from_action": (256, 750),
-        ".encoder.state_action.hidden2.weight": (750, 750),
-        ".encoder.state_action.hidden2.bias": (750,),
-        ".encoder.state_action.output.weight": (750, 512),
+        ".encoder.state_action.from_state.weight": (STORED, 512),
+        ".encoder.state_action.from_state.bias": (STORED,),
+        ".encoder.state_action.from_action": (STORED, 256),
+        ".encoder.state_action.hidden2.weight": (STORED, STORED),
+        ".encoder.state_action.hidden2.bias": (STORED,),
+        ".encoder.state_action.output.weight": (512, STORED),
         ".encoder.state_action.output.bias": (512,),
-        ".encoder.predictor.weight": (512, 512 + 65),
-        ".encoder.predictor.bias": (512 + 65,),
+        ".encoder.predictor.next_state.weight": (512, 512),
+        ".encoder.predictor.next_state.bias": (512,),
+        ".encoder.predictor.outcome.weight": (80, 512),  # 65
+        ".encoder.predictor.outcome.bias": (80,),
         ".actor.mlp.hidden1.weight": (512, 512),
         ".actor.mlp.hidden1.bias": (512,),
         ".actor.mlp.hidden2.weight": (512, 512),
         ".actor.mlp.hidden2.bias": (512,),
-        ".actor.mlp.output.weight": (512, 21),
+        ".actor.mlp.output.weight": (21, 512),
         ".actor.mlp.output.bias": (21,),
         ".critic.stacked.mlp.hidden1.weight": (2, 512, 512),
         ".critic.stacked.mlp.hidden1.bias": (2, 512),
@@ -47,28 +53,85 @@ def test_vector_networks_have_the_papers_sizes():
         ".critic.stacked.mlp.hidden2.bias": (2, 512),
         ".critic.stacked.mlp.output.weight": (2, 512, 512),
         ".critic.stacked.mlp.output.bias": (2, 512),
-        ".critic.stacked.output.weight": (2, 512, 1),
+        ".critic.stacked.output.weight": (2, 1, 512),
         ".critic.stacked.output.bias": (2, 1),
     }
+    networks = jax.eval_shape(lambda key: init_networks(Config(), VECTOR, key), jax.random.key(0))
+    assert networks.encoder.state.mlp.width == networks.encoder.state_action.width == 750
+    assert (networks.encoder.predictor.reward_bins, networks.encoder.predictor.predict_done) == (65, False)
 
 
 def test_pixel_encoder_has_the_papers_sizes():
     found = sizes(Config(), PIXELS)
-    assert found[".encoder.state.linear.weight"] == (1568, 512)
+    assert found[".encoder.state.linear.weight"] == (512, 1568)
     assert [found[f".encoder.state.convs[{i}].weight"] for i in range(4)] == [(32, 9, 3, 3)] + 3 * [(32, 32, 3, 3)]
+    assert conv_outputs(PIXELS.obs_shape) == 32 * (41**2 + 20**2 + 9**2 + 7**2)
 
 
 def test_mrq_has_one_more_output_and_its_own_hidden_size():
-    found = sizes(preset("mr.q"), VECTOR)
-    assert found[".encoder.predictor.weight"] == (512, 512 + 65 + 1)
-    assert found[".encoder.state.mlp.hidden2.weight"] == (512, 512)
+    networks = jax.eval_shape(lambda key: init_networks(preset("mr.q"), VECTOR, key), jax.random.key(0))
+    assert networks.encoder.predictor.predict_done
+    assert networks.encoder.state.mlp.hidden2.weight.shape == (512, 512)
+
+
+def plain(layers: list[Linear], x, activation):
+    """Layers of their true sizes, the textbook way: norm and activation between, none after the last."""
+    for layer in layers[:-1]:
+        y = x @ layer.weight.T + layer.bias[None]
+        y = (y - y.mean(1, keepdims=True)) / jnp.sqrt(y.var(1, keepdims=True) + 1e-5)
+        x = activation(y)
+    return x @ layers[-1].weight.T + layers[-1].bias[None]
+
+
+def test_padding_changes_no_value_and_padded_weights_get_no_gradient():
+    keys = jax.random.split(jax.random.key(0), 3)
+    layers = [Linear.init(key, n_in, n_out) for key, n_in, n_out in zip(keys, (5, 70, 70), (70, 70, 9), strict=True)]
+    layers = [Linear(layer.weight, jnp.linspace(-0.3, 0.4, layer.bias.size)) for layer in layers]
+    first, second, last = layers
+    mlp = MLP.from_layers(first, second, last, "elu")
+    assert (mlp.width, mlp.hidden2.weight.shape) == (70, (80, 80))
+    x = jax.random.normal(jax.random.key(1), (16, 5))
+    np.testing.assert_allclose(mlp(x), plain(layers, x, elu), rtol=1e-5, atol=1e-5)
+
+    def loss(network, call):
+        return jnp.sum(jnp.sin(call(network)))
+
+    gradient = jax.grad(loss)(mlp, lambda m: m(x))
+    expected = jax.grad(loss)(layers, lambda parts: plain(parts, x, elu))
+    for ours, theirs in zip((gradient.hidden1, gradient.hidden2, gradient.output), expected, strict=True):
+        rows, columns = theirs.weight.shape
+        scale = np.abs(theirs.weight).max()
+        np.testing.assert_allclose(ours.weight[:rows, :columns], theirs.weight, atol=1e-5 * scale)
+        assert not np.asarray(ours.weight)[rows:].any()
+        assert not np.asarray(ours.weight)[:, columns:].any()
+        assert not np.asarray(ours.bias)[rows:].any()
+
+
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+def test_the_norms_gradient_is_that_of_automatic_differentiation(activation):
+    true_entry = jnp.broadcast_to(jnp.arange(24) < 20, (8, 24))
+    x = 3 * jax.random.normal(jax.random.key(0), (8, 24)) * true_entry
+    weight = jax.random.normal(jax.random.key(1), (8, 24))
+
+    def automatic(x):
+        centred = (x - x.sum(1, keepdims=True) / 20) * true_entry
+        y = centred / jnp.sqrt(jnp.square(centred).sum(1, keepdims=True) / 20 + 1e-5)
+        return jnp.sum(weight * {"elu": jax.nn.elu, "relu": jax.nn.relu}[activation](y))
+
+    def ours(x):
+        return jnp.sum(weight * normed(x, activation, 20))
+
+    np.testing.assert_allclose(ours(x), automatic(x), rtol=1e-5)
+    gradient = np.asarray(jax.grad(ours)(x))
+    np.testing.assert_allclose(gradient[:, :20], jax.grad(automatic)(x)[:, :20], atol=1e-5)
+    assert not gradient[:, 20:].any(), "what is padding stays 0"
 
 
 def test_weights_are_xavier_uniform_and_biases_zero():
-    networks = init_networks(Config(encoder_hidden=200), VECTOR, jax.random.key(0))
+    networks = init_networks(Config(encoder_hidden=208), VECTOR, jax.random.key(0))  # not padded
     assert isinstance(networks.encoder.state, VectorStateEncoder)
     weight = np.asarray(networks.encoder.state.mlp.hidden2.weight)
-    limit = np.sqrt(2) * np.sqrt(6 / 400)
+    limit = np.sqrt(2) * np.sqrt(6 / 416)
     assert np.abs(weight).max() <= limit
     assert np.abs(weight).max() > 0.99 * limit
     np.testing.assert_allclose(weight.std(), limit / np.sqrt(3), rtol=0.02)
@@ -76,7 +139,7 @@ def test_weights_are_xavier_uniform_and_biases_zero():
         if jax.tree_util.keystr(path).endswith(".bias"):
             assert not np.asarray(leaf).any()
     # g's first layer is one matrix kept in two parts: both have the bound of the whole.
-    whole = np.sqrt(2) * np.sqrt(6 / (512 + 256 + 200))
+    whole = np.sqrt(2) * np.sqrt(6 / (512 + 256 + 208))
     for part in (networks.encoder.state_action.from_state.weight, networks.encoder.state_action.from_action):
         assert 0.99 * whole < np.abs(np.asarray(part)).max() <= whole
 
@@ -92,9 +155,10 @@ def test_z_sa_by_halves_is_the_mlp_of_the_concatenation():
     encoder: Encoder = init_networks(Config(), VECTOR, jax.random.key(0)).encoder
     g = encoder.state_action
     z_s, action = jax.random.normal(jax.random.key(1), (3, 512)), jnp.ones((3, 21)) * 0.3
-    first = Linear(jnp.concatenate([g.from_state.weight, g.from_action]), g.from_state.bias)
-    y = elu(layer_norm(first(jnp.concatenate([z_s, elu(g.embed_action(action))], axis=1))))
-    expected = g.output(elu(layer_norm(g.hidden2(y))))
+    first = Linear(jnp.concatenate([g.from_state.weight, g.from_action], axis=1), g.from_state.bias)
+    z_a = elu(g.embed_action(jnp.pad(action, ((0, 0), (0, 3)))))
+    y = elu(layer_norm(first(jnp.concatenate([z_s, z_a], axis=1)), 750))
+    expected = g.output(elu(layer_norm(g.hidden2(y), 750)))
     np.testing.assert_allclose(encoder.z_sa(z_s, action), expected, rtol=1e-4, atol=1e-5)
 
 

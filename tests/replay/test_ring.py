@@ -127,6 +127,7 @@ def test_d8_the_next_state_of_a_terminal_step_is_the_true_final_observation():
 def test_each_observation_is_stored_once_and_frames_as_bytes():
     spec = rp.ReplaySpec(100, (3, 84, 84), 2, True, 3, HORIZON, 1e-4, 0.1)
     replay = rp.init(spec)
+    assert replay.obs is not None
     assert replay.obs.shape == (100, 3, 84, 84)
     assert replay.obs.dtype == jnp.uint8
     others = sum(x.nbytes for x in (replay.action, replay.reward, replay.not_done, replay.frames_before))

@@ -1,7 +1,8 @@
 """The three losses: encoder (Eq. 9), critics (Eq. 13), actor (Eq. 12)."""
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from dr_q.equations import (
     reward_cross_entropy,
     target_action,
 )
-from dr_q.networks import Actor, Encoder, TwinCritic
+from dr_q.networks import Activation, Actor, Encoder, Linear, TwinCritic, normed, product
 from dr_q.replay import Subtrajectory
 
 
@@ -48,14 +49,8 @@ def encoder_terms(config: Config, encoder: Encoder, target: Encoder, batch: Subt
     """Roll the latent model out and compare it with the target encoder's states (Eqs. 6-8)."""
     target_z_s = jax.lax.stop_gradient(_over_time(target.z_s, batch.obs[1:]))
 
-    g = encoder.state_action
-    z_s = encoder.z_s(batch.obs[0])
-    predictions = []
-    for action_half in _steps(g.action_half(batch.action)):
-        prediction = encoder.predict(g.join(g.state_half(z_s), action_half))
-        z_s = prediction.z_s
-        predictions.append(prediction)
-    rollout = jax.tree.map(lambda *steps: jnp.stack(steps), *predictions)
+    rollout = roll_out(encoder, encoder.z_s(batch.obs[0]), batch.action)
+    outcome = encoder.outcome(rollout.z_sa)
 
     # D1: masked per sample. Averaged over the whole batch, not over what is alive.
     alive = alive_steps(batch.not_done)
@@ -66,17 +61,160 @@ def encoder_terms(config: Config, encoder: Encoder, target: Encoder, batch: Subt
     zero = jnp.zeros(())
     terms = EncoderTerms(zero, zero, zero, zero)
     if config.dynamics_weight:
-        terms = terms._replace(dynamics=masked(jax.vmap(latent_mse)(rollout.z_s, target_z_s)))
+        terms = terms._replace(dynamics=masked(jax.vmap(latent_mse)(rollout.pred_z_s, target_z_s)))
     if config.reward_weight:
         bins = reward_bins(*config.reward_range, config.reward_bins)
         loss = jax.vmap(lambda logits, r: reward_cross_entropy(logits, r, bins))
-        terms = terms._replace(reward=masked(loss(rollout.reward_logits, batch.reward)))
+        terms = terms._replace(reward=masked(loss(outcome.reward_logits, batch.reward)))
     if config.infonce_weight:
         loss = jax.vmap(lambda pred, z: infonce(pred, z, config.infonce_temperature))
-        terms = terms._replace(infonce=masked(loss(rollout.z_s, target_z_s)))
-    if config.done_weight:
-        terms = terms._replace(done=masked(jnp.square(rollout.done - (1 - batch.not_done))))
+        terms = terms._replace(infonce=masked(loss(rollout.pred_z_s, target_z_s)))
+    if config.done_weight and outcome.done is not None:
+        terms = terms._replace(done=masked(jnp.square(outcome.done - (1 - batch.not_done))))
     return terms
+
+
+class Rollout(NamedTuple):
+    """The latent model, rolled out."""
+
+    z_sa: Float[Array, "H B zsa"]
+    pred_z_s: Float[Array, "H B zs"]
+    """Predicted latent state after each step."""
+
+
+def roll_out(encoder: Encoder, z_s: Float[Array, "B zs"], action: Float[Array, "H B A"]) -> Rollout:
+    """Each step's prediction feeds the next (Eq. 5)."""
+    g = encoder.state_action
+    shared = _Shared(g.from_state, g.hidden2, g.output, encoder.predictor.next_state)
+    return _roll_out((g.activation, g.width), shared, z_s, g.action_half(action))
+
+
+class _Shared(NamedTuple):
+    """The layers that every step of a roll-out goes through, in order."""
+
+    from_state: Linear
+    hidden2: Linear
+    output: Linear
+    next_state: Linear
+
+
+class _Turned(NamedTuple):
+    """Their weights' transposes."""
+
+    from_state: Float[Array, "zs hidden"]
+    hidden2: Float[Array, "hidden hidden"]
+    output: Float[Array, "hidden zsa"]
+    next_state: Float[Array, "zsa zs"]
+
+
+class _Inputs(NamedTuple):
+    """What each of them was given, at every step."""
+
+    from_state: Float[Array, "H B zs"]
+    hidden2: Float[Array, "H B hidden"]
+    output: Float[Array, "H B hidden"]
+    next_state: Float[Array, "H B zsa"]
+
+
+class _Nudges(NamedTuple):
+    """Zeros added to their outputs, whose gradients are wanted; `from_state` has the action's half for it."""
+
+    hidden2: Float[Array, "H B hidden"]
+    output: Float[Array, "H B zsa"]
+    next_state: Float[Array, "H B zs"]
+
+
+def _steps_of(
+    static: tuple[Activation, int],
+    shared: _Shared,
+    turned: _Turned,
+    z_s: Float[Array, "B zs"],
+    action_half: Float[Array, "H B hidden"],
+    nudges: _Nudges,
+) -> tuple[Rollout, _Inputs]:
+    activation, width = static
+
+    def apply(name: str, x: Float[Array, "B n"]) -> Float[Array, "B m"]:
+        layer: Linear = getattr(shared, name)
+        y = _turned_product(x, layer.weight, getattr(turned, name))
+        return y + jnp.broadcast_to(layer.bias, y.shape)
+
+    outputs, inputs = [], []
+    for half, nudge in zip(_steps(action_half), map(_Nudges, *map(_steps, nudges)), strict=True):
+        y1 = normed(apply("from_state", z_s) + half, activation, width)
+        y2 = normed(apply("hidden2", y1) + nudge.hidden2, activation, width)
+        z_sa = apply("output", y2) + nudge.output
+        inputs.append(_Inputs(z_s, y1, y2, z_sa))
+        z_s = apply("next_state", z_sa) + nudge.next_state
+        outputs.append(Rollout(z_sa, z_s))
+    return _stack(outputs), _stack(inputs)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _roll_out(
+    static: tuple[Activation, int],
+    shared: _Shared,
+    z_s: Float[Array, "B zs"],
+    action_half: Float[Array, "H B hidden"],
+) -> Rollout:
+    return _steps_of(static, shared, _turn(shared), z_s, action_half, _no_nudges(shared, action_half))[0]
+
+
+def _no_nudges(shared: _Shared, action_half: Float[Array, "H B hidden"]) -> _Nudges:
+    horizon, batch, _ = action_half.shape
+    return _Nudges(*(jnp.zeros((horizon, batch, layer.bias.size)) for layer in shared[1:]))
+
+
+def _roll_out_forward(static, shared, z_s, action_half):
+    steps = functools.partial(_steps_of, static, shared, _turn(shared))
+    rollout, pull_back, inputs = jax.vjp(steps, z_s, action_half, _no_nudges(shared, action_half), has_aux=True)
+    return rollout, (pull_back, inputs)
+
+
+def _roll_out_backward(static, residuals, gradient):
+    """Gradients of the layers' outputs first, step by step; then each weight's in one product over all steps."""
+    pull_back, inputs = residuals
+    of_z_s, of_action_half, nudges = pull_back(gradient)
+
+    def of_layer(x: Float[Array, "H B n"], of_output: Float[Array, "H B m"]) -> Linear:
+        x, of_output = (y.reshape(-1, y.shape[-1]) for y in (x, of_output))
+        return Linear(of_output.T @ x, jnp.sum(of_output, axis=0))
+
+    of_shared = _Shared(*map(of_layer, inputs, (of_action_half, *nudges)))
+    return of_shared, of_z_s, of_action_half
+
+
+_roll_out.defvjp(_roll_out_forward, _roll_out_backward)
+
+
+def _turn(shared: _Shared) -> _Turned:
+    """The weights' transposes, made once for the backward pass of all steps, where a GPU gains by it."""
+    turned = _Turned(*(layer.weight.T for layer in shared))
+    return turned if jax.default_backend() == "cpu" else jax.lax.optimization_barrier(turned)
+
+
+@jax.custom_vjp
+def _turned_product(
+    x: Float[Array, "B n"], weight: Float[Array, "m n"], turned: Float[Array, "n m"]
+) -> Float[Array, "B m"]:
+    """The product with a weight, and of its gradient with the weight's transpose. No gradient of the weight itself."""
+    return product(x, weight)
+
+
+def _turned_product_forward(x, weight, turned):
+    return product(x, weight), (weight, turned)
+
+
+def _turned_product_backward(residuals, gradient):
+    weight, turned = residuals
+    return product(gradient, turned), jnp.zeros_like(weight), jnp.zeros_like(turned)
+
+
+_turned_product.defvjp(_turned_product_forward, _turned_product_backward)
+
+
+def _stack(steps: list[Any]) -> Any:
+    return jax.tree.map(lambda *of_step: jnp.stack(of_step), *steps)
 
 
 def encoder_loss(config: Config, terms: EncoderTerms, train_done: Bool[Array, ""]) -> Float[Array, ""]:

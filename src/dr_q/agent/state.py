@@ -97,7 +97,9 @@ def init_agent(config: Config, networks: Networks) -> Agent:
     )
 
 
-def init_replay(config: Config, shape: TaskShape, capacity: int | None = None) -> replay.Replay:
+def init_replay(
+    config: Config, shape: TaskShape, capacity: int | None = None, *, frames_elsewhere: bool = False
+) -> replay.Replay:
     """An empty replay for a task; `capacity` slots where the run needs fewer than the config allows."""
     spec = replay.ReplaySpec(
         capacity=config.replay_capacity if capacity is None else capacity,
@@ -108,6 +110,7 @@ def init_replay(config: Config, shape: TaskShape, capacity: int | None = None) -
         horizon=config.horizon,
         fade_decay=config.fade_decay,
         fade_floor=config.fade_floor,
+        frames_elsewhere=frames_elsewhere,
     )
     return replay.init(spec, config.initial_priority)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q import replay as rp
 from dr_q.agent.config import Config
@@ -26,6 +26,9 @@ from dr_q.agent.losses import (
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
 from dr_q.equations import lap_priority, n_step_return, random_shift
 from dr_q.networks import Encoder
+
+_DRAWS = 4_096
+"""Starts drawn at once for one seed: enough to fill a GPU, few enough to need little memory."""
 
 
 class EncoderMetrics(NamedTuple):
@@ -46,18 +49,49 @@ class ActorCriticMetrics(NamedTuple):
     priority: Float[Array, "B"]
 
 
+class EncoderDraws(NamedTuple):
+    """What encoder updates learn from: one, or all of a renewal along a leading axis."""
+
+    slots: Int[Array, "*P B"]
+    key_shift: Key[Array, "*P"]
+
+
+class CriticDraw(NamedTuple):
+    """What one RL update learns from."""
+
+    slots: Int[Array, "B"]
+    key_shift: Key[Array, ""]
+    key_noise: Key[Array, ""]
+
+
 def renew(config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]) -> tuple[Agent, EncoderMetrics]:
     """Copy online to target networks, then `target_period` encoder updates; the mean of what they saw."""
     agent = renew_targets(config, agent, replay)
 
-    def step(learning: _Learning, key_update: Key[Array, ""]) -> tuple[_Learning, EncoderMetrics]:
-        new, seen = update_encoder(config, _with(agent, learning), replay, key_update)
+    def step(learning: _Learning, draw: EncoderDraws) -> tuple[_Learning, EncoderMetrics]:
+        new, seen = learn_encoder(config, _with(agent, learning), replay, draw)
         return _Learning(new.online.encoder, new.encoder_optimiser), seen
 
     # Only what changes is carried through the scan; all else stays the very same array.
-    keys = jax.random.split(key, config.target_period)
-    learning, seen = jax.lax.scan(step, _Learning(agent.online.encoder, agent.encoder_optimiser), keys)
+    draws = draw_for_encoder(config, replay, key)
+    learning, seen = jax.lax.scan(step, _Learning(agent.online.encoder, agent.encoder_optimiser), draws)
     return _with(agent, learning), jax.tree.map(jnp.mean, seen)
+
+
+def draw_for_encoder(config: Config, replay: rp.Replay, key: Key[Array, ""]) -> EncoderDraws:
+    """The batches of all encoder updates of a renewal; nothing that decides them changes meanwhile."""
+    updates = config.target_period
+    at_once = max(n for n in range(1, updates + 1) if updates % n == 0 and (n * config.batch_size <= _DRAWS or n == 1))
+    keys = jax.vmap(jax.random.split)(jax.random.split(key, updates))
+    draw = jax.vmap(lambda key_draw: rp.draw(replay, key_draw, config.batch_size))
+    slots = jax.lax.map(draw, keys[:, 0].reshape(-1, at_once))
+    return EncoderDraws(slots.reshape(updates, config.batch_size), keys[:, 1])
+
+
+def draw_for_critic(config: Config, replay: rp.Replay, key: Key[Array, ""]) -> CriticDraw:
+    """The batch of one RL update."""
+    key_draw, key_shift, key_noise = jax.random.split(key, 3)
+    return CriticDraw(rp.draw(replay, key_draw, config.batch_size), key_shift, key_noise)
 
 
 class _Learning(NamedTuple):
@@ -83,11 +117,18 @@ def update_encoder(
 ) -> tuple[Agent, EncoderMetrics]:
     """One encoder update on a fresh batch."""
     key_draw, key_shift = jax.random.split(key)
-    slots = rp.draw(replay, key_draw, config.batch_size)
-    batch = rp.sample_subtrajectory(replay, slots, config.encoder_horizon)
+    draw = EncoderDraws(rp.draw(replay, key_draw, config.batch_size), key_shift)
+    return learn_encoder(config, agent, replay, draw)
+
+
+def learn_encoder(
+    config: Config, agent: Agent, replay: rp.Replay, draw: EncoderDraws, frames: Array | None = None
+) -> tuple[Agent, EncoderMetrics]:
+    """One encoder update on one of the draws; `frames` where the replay does not hold them."""
+    batch = rp.sample_subtrajectory(replay, draw.slots, config.encoder_horizon, frames)
     if replay.spec.pixels and config.pixel_shift:
         images = batch.obs.reshape(-1, *batch.obs.shape[2:])
-        shifted = random_shift(images, key_shift, config.pixel_shift)
+        shifted = random_shift(images, draw.key_shift, config.pixel_shift)
         batch = batch._replace(obs=shifted.reshape(batch.obs.shape))
     return encoder_step(config, agent, batch, replay.has_terminated)
 
@@ -96,18 +137,23 @@ def update_actor_critic(
     config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
 ) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
     """One RL update on a fresh batch: critics, then actor, then the batch's priorities."""
-    key_draw, key_shift, key_noise = jax.random.split(key, 3)
-    slots = rp.draw(replay, key_draw, config.batch_size)
-    sample = rp.sample_n_step(replay, slots, config.q_horizon)
+    return learn_actor_critic(config, agent, replay, draw_for_critic(config, replay, key))
+
+
+def learn_actor_critic(
+    config: Config, agent: Agent, replay: rp.Replay, draw: CriticDraw, frames: Array | None = None
+) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
+    """One RL update on what was drawn; `frames` where the replay does not hold them."""
+    sample = rp.sample_n_step(replay, draw.slots, config.q_horizon, frames)
     obs, next_obs = sample.obs, sample.next_obs
     if replay.spec.pixels and config.pixel_shift:
-        both = random_shift(jnp.concatenate([obs, next_obs]), key_shift, config.pixel_shift)
+        both = random_shift(jnp.concatenate([obs, next_obs]), draw.key_shift, config.pixel_shift)
         obs, next_obs = jnp.split(both, 2)
     n_step_reward, n_step_discount = n_step_return(sample.reward, sample.not_done, config.discount)
     batch = CriticBatch(obs, sample.action, n_step_reward, n_step_discount, next_obs)
-    standard_normal = jax.random.normal(key_noise, sample.action.shape)
+    standard_normal = jax.random.normal(draw.key_noise, sample.action.shape)
     agent, metrics = actor_critic_step(config, agent, batch, standard_normal)
-    return agent, rp.write_priority(replay, slots, metrics.priority), metrics
+    return agent, rp.write_priority(replay, draw.slots, metrics.priority), metrics
 
 
 def encoder_step(

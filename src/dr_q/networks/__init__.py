@@ -4,12 +4,15 @@ from dr_q.networks.actor import Actor
 from dr_q.networks.critic import Critic, TwinCritic
 from dr_q.networks.encoder import (
     Encoder,
+    Outcome,
     PixelStateEncoder,
     Prediction,
+    Predictor,
     StateActionEncoder,
     VectorStateEncoder,
+    conv_outputs,
 )
-from dr_q.networks.layers import MLP, Activation, Conv, Linear
+from dr_q.networks.layers import MLP, Activation, Conv, Linear, normed, product
 from dr_q.networks.torch_names import actor_from_torch, critic_from_torch, encoder_from_torch
 
 __all__ = [
@@ -20,12 +23,17 @@ __all__ = [
     "Critic",
     "Encoder",
     "Linear",
+    "Outcome",
     "PixelStateEncoder",
     "Prediction",
+    "Predictor",
     "StateActionEncoder",
     "TwinCritic",
     "VectorStateEncoder",
     "actor_from_torch",
+    "conv_outputs",
     "critic_from_torch",
     "encoder_from_torch",
+    "normed",
+    "product",
 ]

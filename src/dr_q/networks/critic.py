@@ -1,11 +1,13 @@
 """The twin critics Q1, Q2."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from dr_q.networks.layers import ACTIVATIONS, MLP, Activation, Linear, layer_norm
+from dr_q.networks.layers import MLP, Activation, Linear, normed, padded_width
 
 CRITICS = 2
 
@@ -17,14 +19,23 @@ class Critic(eqx.Module):
     output: Linear
 
     @staticmethod
+    def from_parts(mlp: MLP, output: Linear) -> "Critic":
+        """A critic of an MLP and a Linear of their true sizes."""
+        width = output.weight.shape[1]
+        stored = padded_width(width)
+        padded = dataclasses.replace(mlp, output=mlp.output.padded(mlp.output.weight.shape[1], stored))
+        return Critic(padded, output.padded(stored, 1))
+
+    @staticmethod
     def init(key: Key[Array, ""], zsa_dim: int, hidden: int, activation: Activation) -> "Critic":
         """One critic."""
         key_mlp, key_output = jax.random.split(key)
-        return Critic(MLP.init(key_mlp, zsa_dim, hidden, hidden, activation), Linear.init(key_output, hidden, 1))
+        mlp = MLP.init(key_mlp, zsa_dim, hidden, hidden, activation)
+        return Critic.from_parts(mlp, Linear.init(key_output, hidden, 1))
 
     def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B"]:
         """The value of each state-action."""
-        return self.output(ACTIVATIONS[self.mlp.activation](layer_norm(self.mlp(z_sa))))[:, 0]
+        return self.output(normed(self.mlp(z_sa), self.mlp.activation, self.mlp.width))[:, 0]
 
 
 class TwinCritic(eqx.Module):

@@ -1,5 +1,6 @@
 """The representation: state encoder f, state-action encoder g, and the linear MDP predictor M (Eq. 5)."""
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -7,21 +8,41 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt8
 
-from dr_q.networks.layers import ACTIVATIONS, MLP, Activation, Conv, Linear, layer_norm
+from dr_q.networks.layers import (
+    ACTIVATIONS,
+    MLP,
+    Activation,
+    Conv,
+    Linear,
+    normed,
+    pad_last,
+    padded_input,
+    padded_width,
+    product,
+)
 
 _CONV_CHANNELS = 32
 CONV_STRIDES = (2, 2, 2, 1)
 _KERNEL = 3
 
 
+class Outcome(NamedTuple):
+    """What M reads off z_sa besides the next latent state."""
+
+    reward_logits: Float[Array, "*B bins"]
+    """Predicted reward, a distribution over two-hot bins."""
+    done: Float[Array, "*B"] | None
+    """Predicted done flag; MR.Q only."""
+
+
 class Prediction(NamedTuple):
     """What the linear MDP predictor M reads off z_sa."""
 
-    z_s: Float[Array, "B zs"]
+    z_s: Float[Array, "*B zs"]
     """Predicted next latent state."""
-    reward_logits: Float[Array, "B bins"]
+    reward_logits: Float[Array, "*B bins"]
     """Predicted reward, a distribution over two-hot bins."""
-    done: Float[Array, "B"] | None
+    done: Float[Array, "*B"] | None
     """Predicted done flag; MR.Q only."""
 
 
@@ -30,9 +51,17 @@ class VectorStateEncoder(eqx.Module):
 
     mlp: MLP
 
+    @staticmethod
+    def from_mlp(mlp: MLP) -> "VectorStateEncoder":
+        """f around an MLP of its true input size."""
+        n_out, n_in = mlp.hidden1.weight.shape
+        return VectorStateEncoder(dataclasses.replace(mlp, hidden1=mlp.hidden1.padded(padded_input(n_in), n_out)))
+
     def __call__(self, obs: Float[Array, "*B obs"]) -> Float[Array, "*B zs"]:
         """Latent state of each observation."""
-        return ACTIVATIONS[self.mlp.activation](layer_norm(self.mlp(obs)))
+        obs = pad_last(obs, self.mlp.hidden1.weight.shape[1])
+        z_s = self.mlp(obs)
+        return normed(z_s, self.mlp.activation, z_s.shape[-1])
 
 
 class PixelStateEncoder(eqx.Module):
@@ -48,7 +77,8 @@ class PixelStateEncoder(eqx.Module):
         x = obs.astype(jnp.float32) / 255 - 0.5
         for conv in self.convs:
             x = activate(conv(x))
-        return activate(layer_norm(self.linear(x.reshape(x.shape[0], -1))))
+        z_s = self.linear(x.reshape(x.shape[0], -1))
+        return normed(z_s, self.activation, z_s.shape[-1])
 
 
 class StateActionEncoder(eqx.Module):
@@ -60,24 +90,28 @@ class StateActionEncoder(eqx.Module):
 
     embed_action: Linear
     from_state: Linear
-    """The first layer's rows for z_s, and its bias."""
-    from_action: Float[Array, "za hidden"]
-    """The first layer's rows for z_a."""
+    """The first layer's part for z_s, and its bias."""
+    from_action: Float[Array, "hidden za"]
+    """The first layer's part for z_a."""
     hidden2: Linear
     output: Linear
     activation: Activation = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    """Hidden width; the arrays may be padded beyond it."""
 
     @staticmethod
     def from_parts(embed_action: Linear, mlp: MLP) -> "StateActionEncoder":
         """g from the action embedding and the MLP on the concatenation."""
-        zs_dim = mlp.hidden1.weight.shape[0] - embed_action.bias.size
+        za_dim, action_dim = embed_action.weight.shape
+        zs_dim = mlp.hidden1.weight.shape[1] - za_dim
         return StateActionEncoder(
-            embed_action=embed_action,
-            from_state=Linear(mlp.hidden1.weight[:zs_dim], mlp.hidden1.bias),
-            from_action=mlp.hidden1.weight[zs_dim:],
+            embed_action=embed_action.padded(padded_input(action_dim), za_dim),
+            from_state=Linear(mlp.hidden1.weight[:, :zs_dim], mlp.hidden1.bias),
+            from_action=mlp.hidden1.weight[:, zs_dim:],
             hidden2=mlp.hidden2,
             output=mlp.output,
             activation=mlp.activation,
+            width=mlp.width,
         )
 
     def state_half(self, z_s: Float[Array, "*B zs"]) -> Float[Array, "*B hidden"]:
@@ -86,16 +120,39 @@ class StateActionEncoder(eqx.Module):
 
     def action_half(self, action: Float[Array, "*B A"]) -> Float[Array, "*B hidden"]:
         """What z_a contributes to the first layer."""
-        return ACTIVATIONS[self.activation](self.embed_action(action)) @ self.from_action
+        action = pad_last(action, self.embed_action.weight.shape[1])
+        return product(ACTIVATIONS[self.activation](self.embed_action(action)), self.from_action)
 
     def join(
         self, state_half: Float[Array, "*B hidden"], action_half: Float[Array, "*B hidden"]
     ) -> Float[Array, "*B zsa"]:
         """z_sa from the two halves of the first layer."""
-        activate = ACTIVATIONS[self.activation]
-        y = activate(layer_norm(state_half + action_half))
-        y = activate(layer_norm(self.hidden2(y)))
+        y = normed(state_half + action_half, self.activation, self.width)
+        y = normed(self.hidden2(y), self.activation, self.width)
         return self.output(y)
+
+
+class Predictor(eqx.Module):
+    """M: one linear map, kept by what it predicts. Only the next latent state is needed to roll out further."""
+
+    next_state: Linear
+    outcome: Linear
+    """Reward logits, then the done flag in MR.Q; padded."""
+    reward_bins: int = eqx.field(static=True)
+    predict_done: bool = eqx.field(static=True)
+
+    @staticmethod
+    def from_linear(whole: Linear, reward_bins: int, *, predict_done: bool) -> "Predictor":
+        """M from one Linear to (next latent state, reward logits, done flag)."""
+        columns = reward_bins + predict_done
+        zsa_dim, zs_dim = whole.weight.shape[1], whole.bias.size - columns
+        outcome = Linear(whole.weight[zs_dim:], whole.bias[zs_dim:])
+        return Predictor(
+            Linear(whole.weight[:zs_dim], whole.bias[:zs_dim]),
+            outcome.padded(zsa_dim, padded_width(columns)),
+            reward_bins,
+            predict_done,
+        )
 
 
 class Encoder(eqx.Module):
@@ -103,9 +160,7 @@ class Encoder(eqx.Module):
 
     state: VectorStateEncoder | PixelStateEncoder
     state_action: StateActionEncoder
-    predictor: Linear
-    zs_dim: int = eqx.field(static=True)
-    reward_bins: int = eqx.field(static=True)
+    predictor: Predictor
 
     @staticmethod
     def init(
@@ -129,9 +184,11 @@ class Encoder(eqx.Module):
                 Linear.init(key_action, action_dim, za_dim),
                 MLP.init(key_state_action, zs_dim + za_dim, hidden, zsa_dim, activation),
             ),
-            predictor=Linear.init(key_predictor, zsa_dim, zs_dim + reward_bins + predict_done),
-            zs_dim=zs_dim,
-            reward_bins=reward_bins,
+            predictor=Predictor.from_linear(
+                Linear.init(key_predictor, zsa_dim, zs_dim + reward_bins + predict_done),
+                reward_bins,
+                predict_done=predict_done,
+            ),
         )
 
     def z_s(self, obs: Array) -> Float[Array, "B zs"]:
@@ -143,19 +200,36 @@ class Encoder(eqx.Module):
         g = self.state_action
         return g.join(g.state_half(z_s), g.action_half(action))
 
-    def predict(self, z_sa: Float[Array, "B zsa"]) -> Prediction:
+    def predict(self, z_sa: Float[Array, "*B zsa"]) -> Prediction:
         """Next latent state and reward as linear functions of z_sa (Eq. 5)."""
-        out = self.predictor(z_sa)
-        end = self.zs_dim + self.reward_bins
-        done = out[:, end] if out.shape[-1] > end else None
-        return Prediction(out[:, : self.zs_dim], out[:, self.zs_dim : end], done)
+        return Prediction(self.next_z_s(z_sa), *self.outcome(z_sa))
+
+    def next_z_s(self, z_sa: Float[Array, "*B zsa"]) -> Float[Array, "*B zs"]:
+        """The part of `predict` that a roll-out needs to go on."""
+        return self.predictor.next_state(z_sa)
+
+    def outcome(self, z_sa: Float[Array, "*B zsa"]) -> Outcome:
+        """The part of `predict` that can wait until all steps are rolled out."""
+        m = self.predictor
+        out = m.outcome(z_sa)
+        return Outcome(out[..., : m.reward_bins], out[..., m.reward_bins] if m.predict_done else None)
+
+
+def conv_outputs(obs_shape: tuple[int, ...]) -> int:
+    """Numbers that all convolutions together make of one stack of frames."""
+    _, height, width = obs_shape
+    count = 0
+    for stride in CONV_STRIDES:
+        height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
+        count += _CONV_CHANNELS * height * width
+    return count
 
 
 def _init_state_encoder(
     key: Key[Array, ""], obs_shape: tuple[int, ...], zs_dim: int, hidden: int, activation: Activation
 ) -> VectorStateEncoder | PixelStateEncoder:
     if len(obs_shape) == 1:
-        return VectorStateEncoder(MLP.init(key, obs_shape[0], hidden, zs_dim, activation))
+        return VectorStateEncoder.from_mlp(MLP.init(key, obs_shape[0], hidden, zs_dim, activation))
     channels, height, width = obs_shape
     keys = jax.random.split(key, len(CONV_STRIDES) + 1)
     convs = []

@@ -16,6 +16,7 @@ from dr_q.networks.encoder import (
     CONV_STRIDES,
     Encoder,
     PixelStateEncoder,
+    Predictor,
     StateActionEncoder,
     VectorStateEncoder,
 )
@@ -30,22 +31,19 @@ def encoder_from_torch(
     """The authors' `Encoder`. Its `model` puts the done flag first; DR.Q does not use it and it is dropped."""
     z_linear = _linear(arrays, "model")
     done, rest = slice(0, 1), slice(1, None)
-    weight, bias = z_linear.weight[:, rest], z_linear.bias[rest]
+    weight, bias = z_linear.weight[rest], z_linear.bias[rest]
     if predict_done:
-        weight = jnp.concatenate([weight, z_linear.weight[:, done]], axis=1)
+        weight = jnp.concatenate([weight, z_linear.weight[done]])
         bias = jnp.concatenate([bias, z_linear.bias[done]])
     if "zs_lin.weight" in arrays:
         convs = tuple(_conv(arrays, f"zs_cnn{i}", stride) for i, stride in enumerate(CONV_STRIDES, start=1))
         state = PixelStateEncoder(convs, _linear(arrays, "zs_lin"), activation)
     else:
-        state = VectorStateEncoder(_mlp(arrays, "zs_mlp", activation))
-    zs_dim = z_linear.bias.size - 1 - reward_bins
+        state = VectorStateEncoder.from_mlp(_mlp(arrays, "zs_mlp", activation))
     return Encoder(
         state=state,
         state_action=StateActionEncoder.from_parts(_linear(arrays, "za"), _mlp(arrays, "zsa", activation)),
-        predictor=Linear(weight, bias),
-        zs_dim=zs_dim,
-        reward_bins=reward_bins,
+        predictor=Predictor.from_linear(Linear(weight, bias), reward_bins, predict_done=predict_done),
     )
 
 
@@ -56,18 +54,17 @@ def actor_from_torch(arrays: TorchArrays, *, activation: Activation = "relu") ->
 
 def critic_from_torch(arrays: TorchArrays, *, activation: Activation = "elu") -> TwinCritic:
     """The authors' `Value`: critics `q1` and `q2`, each an MLP `q1` and a Linear `q2`."""
-    critics = [Critic(_mlp(arrays, f"{q}.q1", activation), _linear(arrays, f"{q}.q2")) for q in ("q1", "q2")]
+    critics = [Critic.from_parts(_mlp(arrays, f"{q}.q1", activation), _linear(arrays, f"{q}.q2")) for q in ("q1", "q2")]
     return TwinCritic(jax.tree.map(lambda *leaves: jnp.stack(leaves), *critics))
 
 
 def _mlp(arrays: TorchArrays, name: str, activation: Activation) -> MLP:
     hidden1, hidden2, output = (_linear(arrays, f"{name}.l{i}") for i in (1, 2, 3))
-    return MLP(hidden1, hidden2, output, activation)
+    return MLP.from_layers(hidden1, hidden2, output, activation)
 
 
 def _linear(arrays: TorchArrays, name: str) -> Linear:
-    weight, bias = _pair(arrays, name)
-    return Linear(weight.T, bias)
+    return Linear(*_pair(arrays, name))
 
 
 def _conv(arrays: TorchArrays, name: str, stride: int) -> Conv:

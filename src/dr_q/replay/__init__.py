@@ -5,7 +5,15 @@ functions on it, for one seed, and `vmap` over seeds.
 """
 
 from dr_q.replay.probability import draw, floored_share, has_valid_start, probability, write_priority
-from dr_q.replay.ring import NStepBatch, Subtrajectory, mean_abs_reward, sample_n_step, sample_subtrajectory
+from dr_q.replay.ring import (
+    NStepBatch,
+    Subtrajectory,
+    mean_abs_reward,
+    n_step_frames,
+    sample_n_step,
+    sample_subtrajectory,
+    subtrajectory_frames,
+)
 from dr_q.replay.state import Replay, ReplaySpec, Transition, init, slots_to_fill, smallest_capacity
 from dr_q.replay.write import add, truncate_episode
 
@@ -21,11 +29,13 @@ __all__ = [
     "has_valid_start",
     "init",
     "mean_abs_reward",
+    "n_step_frames",
     "probability",
     "sample_n_step",
     "sample_subtrajectory",
     "slots_to_fill",
     "smallest_capacity",
+    "subtrajectory_frames",
     "truncate_episode",
     "write_priority",
 ]

@@ -30,23 +30,45 @@ class NStepBatch(NamedTuple):
     """Observation H steps later, [B, *obs]; without meaning where the window holds a termination."""
 
 
-def sample_subtrajectory(replay: Replay, slots: Int[Array, "B"], horizon: int) -> Subtrajectory:
-    """The windows of `horizon` transitions that start at `slots`."""
+def sample_subtrajectory(
+    replay: Replay, slots: Int[Array, "B"], horizon: int, frames: Array | None = None
+) -> Subtrajectory:
+    """The windows of `horizon` transitions that start at `slots`.
+
+    `frames` are those of `subtrajectory_frames`, where the replay does not hold them itself.
+    """
     window = _window(replay, slots, horizon)
-    obs = _observations(replay, slots, range(horizon + 1))
+    frames = _read(replay, subtrajectory_frames(replay, slots, horizon), frames)
+    obs = _stack(replay, frames, horizon + 1)
     return Subtrajectory(obs, replay.action[window], replay.reward[window], replay.not_done[window])
 
 
-def sample_n_step(replay: Replay, slots: Int[Array, "B"], horizon: int) -> NStepBatch:
-    """First and last observation of the windows that start at `slots`, the first action, all rewards."""
+def sample_n_step(replay: Replay, slots: Int[Array, "B"], horizon: int, frames: Array | None = None) -> NStepBatch:
+    """First and last observation of the windows that start at `slots`, the first action, all rewards.
+
+    `frames` are those of `n_step_frames`, where the replay does not hold them itself.
+    """
     window = _window(replay, slots, horizon)
+    frames = _read(replay, n_step_frames(replay, slots, horizon), frames)
+    first, last = jnp.split(frames, 2)
     return NStepBatch(
-        obs=_observations(replay, slots, range(1))[0],
+        obs=_stack(replay, first, 1)[0],
         action=replay.action[slots],
         reward=replay.reward[window],
         not_done=replay.not_done[window],
-        next_obs=_observations(replay, slots, range(horizon, horizon + 1))[0],
+        next_obs=_stack(replay, last, 1)[0],
     )
+
+
+def subtrajectory_frames(replay: Replay, slots: Int[Array, "B"], horizon: int) -> Int[Array, "F B"]:
+    """The slots whose frames `sample_subtrajectory` reads; those that neighbouring stacks share are read once."""
+    return _frame_slots(replay, slots, range(horizon + 1))
+
+
+def n_step_frames(replay: Replay, slots: Int[Array, "B"], horizon: int) -> Int[Array, "F B"]:
+    """The slots whose frames `sample_n_step` reads."""
+    ends = [_frame_slots(replay, slots, range(step, step + 1)) for step in (0, horizon)]
+    return jnp.concatenate(ends)
 
 
 def mean_abs_reward(replay: Replay) -> Float[Array, ""]:
@@ -60,17 +82,26 @@ def _window(replay: Replay, slots: Int[Array, "B"], horizon: int) -> Int[Array, 
     return (slots[None] + jnp.arange(horizon)[:, None]) % replay.spec.capacity
 
 
-def _observations(replay: Replay, slots: Int[Array, "B"], steps: range) -> Array:
-    """The (stacked) observations at the given steps after each slot, [steps, B, *obs].
-
-    Frames that neighbouring stacks share are read once. At an episode's start the first frame fills the stack.
-    """
+def _frame_slots(replay: Replay, slots: Int[Array, "B"], steps: range) -> Int[Array, "F B"]:
+    """Slots of the frames in the stacks at the given steps. At an episode's start the first frame fills the stack."""
     spec = replay.spec
     oldest = steps[0] - (spec.history - 1)
     offsets = jnp.arange(oldest, steps[-1] + 1)
     first = -replay.frames_before[slots].astype(jnp.int32)
-    frames = replay.obs[(slots[None] + jnp.maximum(offsets[:, None], first[None])) % spec.capacity]
-    if spec.history == 1:
+    return (slots[None] + jnp.maximum(offsets[:, None], first[None])) % spec.capacity
+
+
+def _read(replay: Replay, frame_slots: Int[Array, "F B"], frames: Array | None) -> Array:
+    if frames is not None:
         return frames
-    # Frames become channels of one observation, oldest first.
-    return jnp.stack([jnp.concatenate(list(frames[i : i + spec.history]), axis=1) for i in range(len(steps))])
+    if replay.obs is None:
+        raise ValueError("this replay's frames are kept elsewhere; pass them as `frames`")
+    return replay.obs[frame_slots]
+
+
+def _stack(replay: Replay, frames: Array, steps: int) -> Array:
+    """Observations [steps, B, *obs] of [steps + history - 1, B, *frame]; frames become channels, oldest first."""
+    history = replay.spec.history
+    if history == 1:
+        return frames
+    return jnp.stack([jnp.concatenate(list(frames[i : i + history]), axis=1) for i in range(steps)])

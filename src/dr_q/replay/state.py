@@ -36,6 +36,8 @@ class ReplaySpec:
     """Fraction of a transition's weight lost with each transition added after it."""
     fade_floor: float
     """Weight that age alone cannot go under."""
+    frames_elsewhere: bool = False
+    """Whether observations are kept outside the replay, in host memory; all else is the same."""
 
     def __post_init__(self) -> None:
         """Refuse a ring too small for the slots that one addition touches."""
@@ -84,8 +86,8 @@ class Replay(eqx.Module):
     spec: ReplaySpec = eqx.field(static=True)
 
     # The transitions.
-    obs: Array
-    """Observation or frame of each slot, [capacity, *frame_shape], float32 or uint8."""
+    obs: Array | None
+    """Observation or frame of each slot, [capacity, *frame_shape], float32 or uint8; None if kept elsewhere."""
     action: Float[Array, "capacity A"]
     """Action of each slot, in [-1, 1]."""
     reward: Float[Array, "capacity"]
@@ -127,13 +129,14 @@ class Replay(eqx.Module):
 def init(spec: ReplaySpec, initial_priority: float = 1.0) -> Replay:
     """An empty replay."""
     capacity = spec.capacity
+    frames = (capacity, *spec.frame_shape)
 
     def count() -> Int[Array, ""]:
         return jnp.zeros((), jnp.int32)  # an array each: buffers that are donated must not be shared
 
     return Replay(
         spec=spec,
-        obs=jnp.zeros((capacity, *spec.frame_shape), jnp.uint8 if spec.pixels else jnp.float32),
+        obs=None if spec.frames_elsewhere else jnp.zeros(frames, jnp.uint8 if spec.pixels else jnp.float32),
         action=jnp.zeros((capacity, spec.action_dim)),
         reward=jnp.zeros(capacity),
         not_done=jnp.zeros(capacity),

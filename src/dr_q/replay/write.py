@@ -22,7 +22,7 @@ def add(replay: Replay, transition: Transition) -> Replay:
     cursor = (here + 1 + done) % spec.capacity
     written = dataclasses.replace(
         replay,
-        obs=_at(replay.obs, here, transition.obs, final_or_none, transition.next_obs),
+        obs=None if replay.obs is None else _at(replay.obs, here, transition.obs, final_or_none, transition.next_obs),
         action=replay.action.at[here].set(transition.action),
         reward=replay.reward.at[here].set(transition.reward),
         not_done=replay.not_done.at[here].set(1.0 - transition.terminated),
