@@ -1,7 +1,9 @@
 """Simulators of several seeds, in this process and in processes of their own."""
 
+import functools
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -12,9 +14,16 @@ from tests.envs import toys
 SEEDS = [3, 4]
 
 
-@pytest.fixture(params=[InProcessPool, ProcessPool])
+KINDS = {
+    "in this process": InProcessPool,
+    "waiting": functools.partial(ProcessPool, spin=False),
+    "looking": functools.partial(ProcessPool, spin=True),
+}
+
+
+@pytest.fixture(params=KINDS)
 def pool(request):
-    opened = request.param(Source(toys.Walk), SEEDS, 3)
+    opened = KINDS[request.param](Source(toys.Walk), SEEDS, 3)
     yield opened
     opened.close()
 
@@ -24,20 +33,27 @@ def walk(pool, steps: int) -> list[np.ndarray]:
     seen = [pool.begin()]
     for _ in range(steps):
         pool.send(rng.uniform(-1, 1, (2, 1)).astype(np.float32))
-        result = pool.receive()
-        seen += list(result)
-    return seen
+        seen.append(pool.receive())
+    return [seen[0], *(np.concatenate([t.observations.ravel(), t.numbers.ravel()]) for t in seen[1:])]
 
 
-def test_both_kinds_of_pool_do_the_same():
-    inside, outside = InProcessPool(Source(toys.Walk), SEEDS, 3), ProcessPool(Source(toys.Walk), SEEDS, 3)
+def test_all_kinds_of_pool_do_the_same(pool):
+    inside = InProcessPool(Source(toys.Walk), SEEDS, 3)
+    assert inside.spec == pool.spec
+    for a, b in zip(walk(inside, 120), walk(pool, 120), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_simulator_that_fell_asleep_is_woken():
+    pool = ProcessPool(Source(toys.Walk), SEEDS, 1, spin=True)
     try:
-        assert inside.spec == outside.spec
-        for a, b in zip(walk(inside, 120), walk(outside, 120), strict=True):
-            np.testing.assert_array_equal(a, b)
+        walk(pool, 3)
+        time.sleep(0.2)  # longer than it looks for commands
+        assert len(walk(pool, 3)) == 4
+        time.sleep(0.2)
+        assert len(pool.open_episodes()) == 2
     finally:
-        inside.close()
-        outside.close()
+        pool.close()
 
 
 def test_an_episode_ends_and_the_next_begins_in_the_same_step(pool):
@@ -78,7 +94,7 @@ def test_open_episodes_are_restored(pool):
     episodes = pool.open_episodes()
     assert any(len(actions) for _, actions in episodes)
     walk(pool, 10)
-    np.testing.assert_array_equal(pool.restore(episodes), seen[-5])
+    np.testing.assert_array_equal(pool.restore(episodes).ravel(), seen[-1][[1, 3]])  # what to act on next
     pool.send(np.ones((2, 1), np.float32))
     after = pool.receive()
     pool.restore(episodes)
@@ -87,8 +103,9 @@ def test_open_episodes_are_restored(pool):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_dead_worker_is_named():
-    pool = ProcessPool(Source(toys.Dies), SEEDS, 1)
+@pytest.mark.parametrize("spin", [False, True])
+def test_a_dead_worker_is_named(spin):
+    pool = ProcessPool(Source(toys.Dies), SEEDS, 1, spin=spin)
     try:
         with pytest.raises(WorkerError, match=r"the simulator of seed 3 died \(exit code 7\)"):
             walk(pool, 10)
@@ -96,8 +113,9 @@ def test_a_dead_worker_is_named():
         pool.close()
 
 
-def test_a_hanging_worker_is_given_up():
-    pool = ProcessPool(Source(toys.Hangs), SEEDS, 1, timeout=1.5)
+@pytest.mark.parametrize("spin", [False, True])
+def test_a_hanging_worker_is_given_up(spin):
+    pool = ProcessPool(Source(toys.Hangs), SEEDS, 1, timeout=1.5, spin=spin)
     try:
         with pytest.raises(WorkerError, match="the simulator of seed 3 has not answered for 2 s"):
             walk(pool, 10)

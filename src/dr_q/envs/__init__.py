@@ -3,6 +3,7 @@
 from dr_q.envs.noisy import NOISE_DIMS, NoisyState
 from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, open_pool
 from dr_q.envs.protocol import ActionScale, Env, EnvSpec, Step, TaskError
+from dr_q.envs.seat import PacketLayout
 from dr_q.envs.seeding import stream_seed
 from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, TaskInfo, canonical, make_env, paper_tasks, suite_tasks
 
@@ -15,6 +16,7 @@ __all__ = [
     "EnvSpec",
     "InProcessPool",
     "NoisyState",
+    "PacketLayout",
     "Pool",
     "ProcessPool",
     "Source",

@@ -3,8 +3,9 @@
 A pool holds, for each seed, one training environment and any number of evaluation environments. Each training step
 adds exactly one transition per seed; an episode that ends is followed by the next one's first observation within the
 same step. Worker processes are plain `python -m dr_q.envs.worker`: they import neither jax nor the caller's script, so
-a pool works from an unguarded script and a notebook. Arrays travel through shared memory; the pipes carry one byte
-per step.
+a pool works from an unguarded script and a notebook. Arrays travel through one block of shared memory. Where there are
+cores to spare, both sides look there again and again for what comes next, which saves the time that waking a process
+takes; else they wait on pipes that carry one byte per step.
 """
 
 import contextlib
@@ -24,10 +25,14 @@ import gymnasium
 import numpy as np
 
 from dr_q.envs.protocol import EnvSpec, TaskError
-from dr_q.envs.seat import Seat, SeatArrays
+from dr_q.envs.seat import DONE, MESSAGE, WAKE, PacketLayout, Seat, SeatArrays
 from dr_q.envs.tasks import make_env
 
 DEFAULT_TIMEOUT = 300.0
+_CORES_TO_SPARE = 4
+"""Beyond one for each simulator: the loop, and what drives the device."""
+_PATIENCE = 0.02
+"""Seconds that a simulator's process looks for its next command before it sleeps."""
 
 
 class WorkerError(RuntimeError):
@@ -49,13 +54,51 @@ class Source:
 class Transitions(NamedTuple):
     """One training step of every seed; a leading axis of seeds."""
 
-    obs: np.ndarray
-    """Observations to act on next; of the next episode where one ended."""
-    next_obs: np.ndarray
-    """Where the step led."""
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
+    packet: np.ndarray
+    """Everything, as the bytes of one array: see `PacketLayout`."""
+    layout: PacketLayout
+
+    @staticmethod
+    def of(layout: PacketLayout, observations: np.ndarray, numbers: np.ndarray) -> "Transitions":
+        """A packet of [S, 2, *obs] observations and [S, 3] numbers."""
+        made = Transitions(np.zeros((len(numbers), layout.size), np.uint8), layout)
+        made.observations[...], made.numbers[...] = observations, numbers
+        return made
+
+    @property
+    def observations(self) -> np.ndarray:
+        """[S, 2, *obs]: where the step led, and what to act on next."""
+        return self.layout.observations(self.packet)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """[S, 3]: reward, terminated, truncated."""
+        return self.layout.numbers(self.packet)
+
+    @property
+    def next_obs(self) -> np.ndarray:
+        """Where the step led."""
+        return self.observations[:, 0]
+
+    @property
+    def obs(self) -> np.ndarray:
+        """Observations to act on next; of the next episode where one ended."""
+        return self.observations[:, 1]
+
+    @property
+    def reward(self) -> np.ndarray:
+        """Rewards of the step."""
+        return self.numbers[:, 0]
+
+    @property
+    def terminated(self) -> np.ndarray:
+        """Whether the episode ended for good."""
+        return self.numbers[:, 1] > 0
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """Whether the episode was cut off."""
+        return self.numbers[:, 2] > 0
 
 
 @runtime_checkable
@@ -102,52 +145,75 @@ class Pool(Protocol):
 
 
 def open_pool(
-    source: Source, seeds: Sequence[int], eval_episodes: int, *, in_process: bool, timeout: float = DEFAULT_TIMEOUT
+    source: Source,
+    seeds: Sequence[int],
+    eval_episodes: int,
+    *,
+    in_process: bool,
+    timeout: float = DEFAULT_TIMEOUT,
+    spin: bool | None = None,
 ) -> Pool:
     """A pool for the seeds; in this process if asked for, else a process for each seed."""
     if in_process:
         return InProcessPool(source, seeds, eval_episodes)
-    return ProcessPool(source, seeds, eval_episodes, timeout)
+    return ProcessPool(source, seeds, eval_episodes, timeout, spin=spin)
 
 
-class InProcessPool:
+class _SharedPart:
+    """What both kinds of pool do alike with their arrays."""
+
+    spec: EnvSpec
+    _arrays: SeatArrays
+
+    def _transitions(self) -> Transitions:
+        return Transitions(self._arrays.packet.copy(), PacketLayout.of(self.spec))
+
+    def _next_obs(self) -> np.ndarray:
+        return self._transitions().obs
+
+    def _evaluation(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        arrays = self._arrays
+        return arrays.eval_obs.copy(), arrays.eval_reward.copy(), arrays.eval_running.astype(bool)
+
+
+class InProcessPool(_SharedPart):
     """All simulators in this process, one after the other."""
 
     def __init__(self, source: Source, seeds: Sequence[int], eval_episodes: int):
         self._seats = [Seat(source.make, seed) for seed in seeds]
         self.spec = self._seats[0].spec
-        self._arrays = [SeatArrays.allocate(self.spec, eval_episodes) for _ in seeds]
+        self._arrays = SeatArrays.allocate(self.spec, len(seeds), eval_episodes)
+        self._rows = [self._arrays.row(i) for i in range(len(seeds))]
 
     def begin(self) -> np.ndarray:
         """First observations."""
-        for seat, arrays in zip(self._seats, self._arrays, strict=True):
-            seat.begin(arrays)
-        return np.stack([arrays.obs for arrays in self._arrays])
+        for seat, row in zip(self._seats, self._rows, strict=True):
+            seat.begin(row)
+        return self._next_obs()
 
     def send(self, actions: np.ndarray) -> None:
         """Keep the actions; the step happens in `receive`, while the device may be busy."""
-        for arrays, action in zip(self._arrays, actions, strict=True):
-            arrays.action[:] = action
+        self._arrays.action[:] = actions
 
     def receive(self) -> Transitions:
         """Step every simulator."""
-        for seat, arrays in zip(self._seats, self._arrays, strict=True):
-            seat.step(arrays)
-        return _gather(self._arrays)
+        for seat, row in zip(self._seats, self._rows, strict=True):
+            seat.step(row)
+        return self._transitions()
 
     def evaluate_begin(self, episode_seeds: np.ndarray) -> np.ndarray:
         """Start evaluation episodes."""
-        for seat, arrays, seeds in zip(self._seats, self._arrays, episode_seeds, strict=True):
-            arrays.eval_seed[:] = seeds
-            seat.evaluate_begin(arrays)
-        return np.stack([arrays.eval_obs for arrays in self._arrays])
+        self._arrays.eval_seed[:] = episode_seeds
+        for seat, row in zip(self._seats, self._rows, strict=True):
+            seat.evaluate_begin(row)
+        return self._arrays.eval_obs.copy()
 
     def evaluate_step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Step evaluation episodes."""
-        for seat, arrays, action in zip(self._seats, self._arrays, actions, strict=True):
-            arrays.eval_action[:] = action
-            seat.evaluate_step(arrays)
-        return _gather_evaluation(self._arrays)
+        self._arrays.eval_action[:] = actions
+        for seat, row in zip(self._seats, self._rows, strict=True):
+            seat.evaluate_step(row)
+        return self._evaluation()
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
         """Episode numbers and actions."""
@@ -155,14 +221,14 @@ class InProcessPool:
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
         """Replay open episodes."""
-        for seat, arrays, (episode, actions) in zip(self._seats, self._arrays, episodes, strict=True):
-            seat.restore(arrays, episode, actions)
-        return np.stack([arrays.obs for arrays in self._arrays])
+        for seat, row, (episode, actions) in zip(self._seats, self._rows, episodes, strict=True):
+            seat.restore(row, episode, actions)
+        return self._next_obs()
 
     def restart(self, seed_index: int, episode: int) -> np.ndarray:
         """Start an episode of one seed."""
-        self._seats[seed_index].restore(self._arrays[seed_index], episode, np.zeros((0, self.spec.action_dim)))
-        return self._arrays[seed_index].obs.copy()
+        self._seats[seed_index].restore(self._rows[seed_index], episode, np.zeros((0, self.spec.action_dim)))
+        return self._next_obs()[seed_index]
 
     def close(self) -> None:
         """Close the environments."""
@@ -172,21 +238,31 @@ class InProcessPool:
 
 @dataclasses.dataclass
 class _Worker:
-    """A simulator process and what it shares with us."""
+    """A simulator process."""
 
     seed: int
     process: "subprocess.Popen[bytes]"
     errors: IO[bytes]
-    memory: shared_memory.SharedMemory | None = None
-    arrays: SeatArrays | None = None
 
 
-class ProcessPool:
+class ProcessPool(_SharedPart):
     """A simulator process for each seed."""
 
-    def __init__(self, source: Source, seeds: Sequence[int], eval_episodes: int, timeout: float = DEFAULT_TIMEOUT):
+    def __init__(
+        self,
+        source: Source,
+        seeds: Sequence[int],
+        eval_episodes: int,
+        timeout: float = DEFAULT_TIMEOUT,
+        *,
+        spin: bool | None = None,
+    ):
+        """`spin`: look for answers again and again rather than wait to be woken; by default if cores allow."""
         self._timeout = timeout
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._spin = cores >= len(seeds) + _CORES_TO_SPARE if spin is None else spin
         self._workers: list[_Worker] = []
+        self._memory: shared_memory.SharedMemory | None = None
         try:
             self._start(source, seeds, eval_episodes)
         except BaseException:
@@ -194,7 +270,7 @@ class ProcessPool:
             raise
 
     def _start(self, source: Source, seeds: Sequence[int], eval_episodes: int) -> None:
-        for seed in seeds:  # all start at once; each answers with its spec, or with why it cannot
+        for index, seed in enumerate(seeds):  # all start at once; each answers with its spec, or with why it cannot
             errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the pool
             process = subprocess.Popen(
                 [sys.executable, "-m", "dr_q.envs.worker"],
@@ -205,7 +281,7 @@ class ProcessPool:
             )
             worker = _Worker(seed, process, errors)
             self._workers.append(worker)
-            self._write_message(worker, (source, seed))
+            self._write_message(worker, (source, index, seed))
         specs = []
         for worker in self._workers:
             answer = self._read_message(worker)
@@ -213,66 +289,64 @@ class ProcessPool:
                 raise TaskError(answer)
             specs.append(answer)
         self.spec: EnvSpec = specs[0]
+        count = len(self._workers)
+        self._memory = shared_memory.SharedMemory(
+            create=True, size=SeatArrays.bytes_needed(self.spec, count, eval_episodes)
+        )
+        self._arrays = SeatArrays.over(self._memory.buf, self.spec, count, eval_episodes)
         for worker in self._workers:
-            size = SeatArrays.bytes_needed(self.spec, eval_episodes)
-            worker.memory = shared_memory.SharedMemory(create=True, size=size)
-            worker.arrays = SeatArrays.over(worker.memory.buf, self.spec, eval_episodes)
-            self._write_message(worker, (worker.memory.name, eval_episodes))
+            self._write_message(worker, (self._memory.name, count, eval_episodes, _PATIENCE if self._spin else 0.0))
 
     def begin(self) -> np.ndarray:
         """First observations."""
         self._all(b"b")
-        return np.stack([arrays.obs for arrays in self._arrays])
+        return self._next_obs()
 
     def send(self, actions: np.ndarray) -> None:
         """Start a step in every process."""
-        for worker, action in zip(self._workers, actions, strict=True):
-            assert worker.arrays is not None
-            worker.arrays.action[:] = action
-            self._command(worker, b"s")
+        self._arrays.action[:] = actions
+        self._order(b"s")
 
     def receive(self) -> Transitions:
         """Wait for every process."""
-        for worker in self._workers:
-            self._await(worker)
-        return _gather(self._arrays)
+        self._await_all()
+        return self._transitions()
 
     def evaluate_begin(self, episode_seeds: np.ndarray) -> np.ndarray:
         """Start evaluation episodes."""
-        for arrays, seeds in zip(self._arrays, episode_seeds, strict=True):
-            arrays.eval_seed[:] = seeds
+        self._arrays.eval_seed[:] = episode_seeds
         self._all(b"e")
-        return np.stack([arrays.eval_obs for arrays in self._arrays])
+        return self._arrays.eval_obs.copy()
 
     def evaluate_step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Step evaluation episodes."""
-        for arrays, action in zip(self._arrays, actions, strict=True):
-            arrays.eval_action[:] = action
+        self._arrays.eval_action[:] = actions
         self._all(b"v")
-        return _gather_evaluation(self._arrays)
+        return self._evaluation()
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
         """Episode numbers and actions."""
-        for worker in self._workers:
-            self._command(worker, b"o")
+        self._order(b"o")
         return [self._read_message(worker) for worker in self._workers]
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
         """Replay open episodes, all processes at once."""
+        self._order(b"r")
         for worker, episode in zip(self._workers, episodes, strict=True):
-            self._command(worker, b"r")
             self._write_message(worker, episode)
-        for worker in self._workers:
-            self._await(worker)
-        return np.stack([arrays.obs for arrays in self._arrays])
+        self._await_all()
+        return self._next_obs()
 
     def restart(self, seed_index: int, episode: int) -> np.ndarray:
         """Start an episode of one seed."""
-        worker = self._workers[seed_index]
-        self._command(worker, b"r")
-        self._write_message(worker, (episode, np.zeros((0, self.spec.action_dim), np.float32)))
-        self._await(worker)
-        return self._arrays[seed_index].obs.copy()
+        self._order(b"r", slice(seed_index, seed_index + 1))
+        self._write_message(self._workers[seed_index], (episode, np.zeros((0, self.spec.action_dim), np.float32)))
+        self._await_all(slice(seed_index, seed_index + 1))
+        return self._next_obs()[seed_index]
+
+    def seconds(self) -> np.ndarray:
+        """What each simulator's last command took by itself."""
+        return self._arrays.seconds.copy()
 
     def close(self) -> None:
         """End all processes and free what they share."""
@@ -289,34 +363,52 @@ class ProcessPool:
                 worker.process.kill()
                 worker.process.wait()
             worker.errors.close()
-            worker.arrays = None
-            if worker.memory is not None:
-                with contextlib.suppress(BufferError):  # a view of it is still alive somewhere: freed with that
-                    worker.memory.close()
-                worker.memory.unlink()
         self._workers = []
-
-    @property
-    def _arrays(self) -> list[SeatArrays]:
-        return [worker.arrays for worker in self._workers if worker.arrays is not None]
+        if self._memory is not None:
+            del self._arrays
+            with contextlib.suppress(BufferError):  # a view of it is still alive somewhere: freed with that
+                self._memory.close()
+            self._memory.unlink()
+            self._memory = None
 
     def _all(self, command: bytes) -> None:
-        for worker in self._workers:
-            self._command(worker, command)
-        for worker in self._workers:
-            self._await(worker)
+        self._order(command)
+        self._await_all()
 
-    def _command(self, worker: _Worker, command: bytes) -> None:
+    def _order(self, command: bytes, which: slice = slice(None)) -> None:
+        self._arrays.command[which] = ord(command)
+        self._arrays.order[which] += 1
+        for worker, asleep in zip(self._workers[which], self._arrays.asleep[which], strict=True):
+            if asleep or not self._spin:
+                self._write(worker, WAKE)
+
+    def _await_all(self, which: slice = slice(None)) -> None:
+        if not self._spin:
+            for worker in self._workers[which]:
+                if self._read(worker, 1) != DONE:
+                    raise self._died(worker)
+            return
+        given_up = time.monotonic() + self._timeout
+        looked_after = time.monotonic() + 1
+        order, answer = self._arrays.order[which], self._arrays.answer[which]
+        while not (order == answer).all():
+            os.sched_yield()  # lets another thread of this process run
+            now = time.monotonic()
+            if now > looked_after:
+                looked_after = now + 1
+                for worker, waits in zip(self._workers[which], order != answer, strict=True):
+                    if waits and worker.process.poll() is not None:
+                        raise self._died(worker)
+                    if waits and now > given_up:
+                        raise self._hangs(worker)
+
+    def _write(self, worker: _Worker, data: bytes) -> None:
         assert worker.process.stdin is not None
         try:
-            worker.process.stdin.write(command)
+            worker.process.stdin.write(data)
             worker.process.stdin.flush()
         except OSError:
             raise self._died(worker) from None
-
-    def _await(self, worker: _Worker) -> None:
-        if self._read(worker, 1) != b"k":
-            raise self._died(worker)
 
     def _read(self, worker: _Worker, count: int) -> bytes:
         """Exactly `count` bytes from a worker, or an error that says what became of it."""
@@ -326,15 +418,18 @@ class ProcessPool:
         while len(data) < count:
             ready, _, _ = select.select([pipe], [], [], self._timeout)
             if not ready:
-                raise WorkerError(
-                    f"the simulator of seed {worker.seed} has not answered for {self._timeout:.0f} s; "
-                    "its environment hangs or is very slow; the last checkpoint can be resumed"
-                )
+                raise self._hangs(worker)
             part = os.read(pipe, count - len(data))
             if not part:
                 raise self._died(worker)
             data += part
         return data
+
+    def _hangs(self, worker: _Worker) -> WorkerError:
+        return WorkerError(
+            f"the simulator of seed {worker.seed} has not answered for {self._timeout:.0f} s; "
+            "its environment hangs or is very slow; the last checkpoint can be resumed"
+        )
 
     def _died(self, worker: _Worker) -> WorkerError:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -347,26 +442,8 @@ class ProcessPool:
 
     def _write_message(self, worker: _Worker, message: Any) -> None:
         data = cloudpickle.dumps(message)
-        self._command(worker, len(data).to_bytes(8, "little") + data)
+        self._write(worker, MESSAGE + len(data).to_bytes(8, "little") + data)
 
     def _read_message(self, worker: _Worker) -> Any:
         size = int.from_bytes(self._read(worker, 8), "little")
         return cloudpickle.loads(self._read(worker, size))
-
-
-def _gather(seats: list[SeatArrays]) -> Transitions:
-    return Transitions(
-        obs=np.stack([arrays.obs for arrays in seats]),
-        next_obs=np.stack([arrays.next_obs for arrays in seats]),
-        reward=np.array([arrays.reward[0] for arrays in seats], np.float32),
-        terminated=np.array([arrays.terminated[0] for arrays in seats], bool),
-        truncated=np.array([arrays.truncated[0] for arrays in seats], bool),
-    )
-
-
-def _gather_evaluation(seats: list[SeatArrays]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return (
-        np.stack([arrays.eval_obs for arrays in seats]),
-        np.stack([arrays.eval_reward for arrays in seats]),
-        np.stack([arrays.eval_running for arrays in seats]).astype(bool),
-    )

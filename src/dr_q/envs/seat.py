@@ -1,67 +1,130 @@
 """What one seed has: its training environment, its evaluation environments, and the arrays they are exchanged in."""
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dr_q.envs.protocol import Env, EnvSpec
 from dr_q.envs.seeding import stream_seed
 
+WAKE, MESSAGE, DONE = b"w", b"m", b"k"
+"""On the pipe to a process: a command waits, a message follows; and from it: the command is carried out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PacketLayout:
+    """How a step's outcome lies in bytes: three numbers (reward, terminated, truncated), then two observations.
+
+    One array, because every array sent to a device costs the same again.
+    """
+
+    obs_shape: tuple[int, ...]
+    pixels: bool
+    numbers_bytes: ClassVar[int] = 12
+
+    @staticmethod
+    def of(spec: EnvSpec) -> "PacketLayout":
+        """The layout of an environment's packets."""
+        return PacketLayout(spec.obs_shape, spec.pixels)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """What observations are made of."""
+        return np.dtype(np.uint8 if self.pixels else np.float32)
+
+    @property
+    def observations_bytes(self) -> int:
+        """Bytes of both observations."""
+        return 2 * math.prod(self.obs_shape) * self.dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """Bytes of one seed's packet, in whole numbers."""
+        return -(-(self.numbers_bytes + self.observations_bytes) // 4) * 4
+
+    def numbers(self, packet: np.ndarray) -> np.ndarray:
+        """A view of [..., 3] numbers."""
+        return packet[..., : self.numbers_bytes].view(np.float32)
+
+    def observations(self, packet: np.ndarray) -> np.ndarray:
+        """A view of [..., 2, *obs] observations: where the step led, and what to act on next."""
+        flat = packet[..., self.numbers_bytes : self.numbers_bytes + self.observations_bytes].view(self.dtype)
+        return flat.reshape(*packet.shape[:-1], 2, *self.obs_shape)
+
 
 @dataclasses.dataclass
 class SeatArrays:
-    """Everything that passes between the loop and one seed's simulators; may lie in shared memory."""
+    """Everything that passes between the loop and simulators; may lie in shared memory.
+
+    Of all seeds along a leading axis, or of one (`row`).
+    """
 
     action: np.ndarray
-    obs: np.ndarray
-    next_obs: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
+    packet: np.ndarray
+    """What came of the last step: see `PacketLayout`."""
     eval_seed: np.ndarray
     eval_action: np.ndarray
     eval_obs: np.ndarray
     eval_reward: np.ndarray
     eval_running: np.ndarray
+    command: np.ndarray
+    """What to do, as a letter's code."""
+    order: np.ndarray
+    """How many commands were given."""
+    answer: np.ndarray
+    """How many were carried out."""
+    asleep: np.ndarray
+    """Whether the simulator's process waits on its pipe and must be woken."""
+    seconds: np.ndarray
+    """What the last command took by itself."""
 
     @staticmethod
-    def layout(spec: EnvSpec, episodes: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    def layout(spec: EnvSpec, seeds: int, episodes: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and type of each array."""
-        flag, real, obs = np.dtype(np.uint8), np.dtype(np.float32), spec.obs_dtype
-        return {
+        flag, count, real, obs = np.dtype(np.uint8), np.dtype(np.uint32), np.dtype(np.float32), spec.obs_dtype
+        of_one: dict[str, tuple[tuple[int, ...], np.dtype]] = {
             "action": ((spec.action_dim,), real),
-            "obs": (spec.obs_shape, obs),
-            "next_obs": (spec.obs_shape, obs),
-            "reward": ((1,), np.dtype(np.float64)),
-            "terminated": ((1,), flag),
-            "truncated": ((1,), flag),
-            "eval_seed": ((episodes,), np.dtype(np.uint32)),
+            "packet": ((PacketLayout.of(spec).size,), flag),
+            "eval_seed": ((episodes,), count),
             "eval_action": ((episodes, spec.action_dim), real),
             "eval_obs": ((episodes, *spec.obs_shape), obs),
             "eval_reward": ((episodes,), np.dtype(np.float64)),
             "eval_running": ((episodes,), flag),
+            "command": ((), flag),
+            "order": ((), count),
+            "answer": ((), count),
+            "asleep": ((), flag),
+            "seconds": ((), np.dtype(np.float64)),
         }
+        return {name: ((seeds, *shape), dtype) for name, (shape, dtype) in of_one.items()}
 
     @staticmethod
-    def bytes_needed(spec: EnvSpec, episodes: int) -> int:
+    def bytes_needed(spec: EnvSpec, seeds: int, episodes: int) -> int:
         """Size of a block that holds them all."""
-        return sum(_padded(shape, dtype) for shape, dtype in SeatArrays.layout(spec, episodes).values())
+        return sum(_padded(shape, dtype) for shape, dtype in SeatArrays.layout(spec, seeds, episodes).values())
 
     @staticmethod
-    def over(block: Any, spec: EnvSpec, episodes: int) -> "SeatArrays":
+    def over(block: Any, spec: EnvSpec, seeds: int, episodes: int) -> "SeatArrays":
         """Arrays laid over a block of memory."""
         arrays, offset = {}, 0
-        for name, (shape, dtype) in SeatArrays.layout(spec, episodes).items():
+        for name, (shape, dtype) in SeatArrays.layout(spec, seeds, episodes).items():
             arrays[name] = np.ndarray(shape, dtype, buffer=block, offset=offset)
             offset += _padded(shape, dtype)
         return SeatArrays(**arrays)
 
     @staticmethod
-    def allocate(spec: EnvSpec, episodes: int) -> "SeatArrays":
+    def allocate(spec: EnvSpec, seeds: int, episodes: int) -> "SeatArrays":
         """Arrays of this process's own."""
-        return SeatArrays.over(bytearray(SeatArrays.bytes_needed(spec, episodes)), spec, episodes)
+        return SeatArrays.over(bytearray(SeatArrays.bytes_needed(spec, seeds, episodes)), spec, seeds, episodes)
+
+    def row(self, index: int) -> "SeatArrays":
+        """One seed's, as views."""
+        return SeatArrays(
+            **{name: array[index : index + 1].reshape(array.shape[1:]) for name, array in vars(self).items()}
+        )
 
 
 class Seat:
@@ -75,6 +138,10 @@ class Seat:
         self._episode = 0
         self._actions: list[np.ndarray] = []
         self.spec = self._env.spec
+        self._layout = PacketLayout.of(self.spec)
+
+    def _outcome(self, arrays: SeatArrays) -> tuple[np.ndarray, np.ndarray]:
+        return self._layout.observations(arrays.packet), self._layout.numbers(arrays.packet)
 
     def begin(self, arrays: SeatArrays) -> None:
         """Start the first training episode."""
@@ -85,14 +152,15 @@ class Seat:
         action = arrays.action.copy()
         step = self._env.step(action)
         self._actions.append(action)
-        arrays.next_obs[...] = step.obs
-        arrays.reward[0], arrays.terminated[0], arrays.truncated[0] = step.reward, step.terminated, step.truncated
+        observations, numbers = self._outcome(arrays)
+        observations[0] = step.obs
+        numbers[:] = step.reward, step.terminated, step.truncated
         if step.terminated or step.truncated:
             self._episode += 1
             self._actions = []
-            arrays.obs[...] = self._env.reset(self._episode_seed())
+            observations[1] = self._env.reset(self._episode_seed())
         else:
-            arrays.obs[...] = step.obs
+            observations[1] = step.obs
 
     def open_episode(self) -> tuple[int, np.ndarray]:
         """The training episode's number and its actions so far."""
@@ -101,15 +169,16 @@ class Seat:
         return self._episode, np.stack(self._actions)
 
     def restore(self, arrays: SeatArrays, episode: int, actions: np.ndarray) -> None:
-        """Start an episode and take the given actions; `obs` is what they lead to."""
+        """Start an episode and take the given actions; what they lead to is acted on next."""
         self._episode, self._actions = episode, []
-        arrays.obs[...] = self._env.reset(self._episode_seed())
+        observations, _ = self._outcome(arrays)
+        observations[1] = self._env.reset(self._episode_seed())
         for action in actions:
             step = self._env.step(action)
             self._actions.append(np.asarray(action, np.float32))
-            arrays.obs[...] = step.obs
+            observations[1] = step.obs
             if step.terminated or step.truncated:
-                break  # it went another way: the caller compares `obs`
+                break  # it went another way: the caller compares observations
 
     def evaluate_begin(self, arrays: SeatArrays) -> None:
         """Start one evaluation episode for each seed given."""

@@ -1,68 +1,119 @@
 """The process of one seed's simulators: `python -m dr_q.envs.worker`, started by `ProcessPool`."""
 
 import os
+import select
 import signal
 import sys
+import time
 from multiprocessing import resource_tracker, shared_memory
 from typing import Any, BinaryIO
 
 import cloudpickle
 
 from dr_q.envs.protocol import TaskError
-from dr_q.envs.seat import Seat, SeatArrays
+from dr_q.envs.seat import DONE, MESSAGE, Seat, SeatArrays
+
+NAP = 0.05
+LOOK_EVERY = 20e-6
 
 
 def main() -> int:
-    """Answer commands of one byte until the input ends."""
+    """Carry out commands until the input ends."""
     # A terminal's Ctrl-C reaches the whole group; the loop decides when its simulators end, by closing the pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    commands = sys.stdin.buffer
     # What simulators print must not be read as answers: standard output becomes standard error.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    source, seed = _read_message(commands)
+    pipe = _Commands(0)
+    source, index, seed = pipe.message()
     try:
         seat = Seat(source.make, seed)
     except TaskError as error:
         _write_message(answers, str(error))
         return 2
     _write_message(answers, seat.spec)
-    name, episodes = _read_message(commands)
+    name, seeds, episodes, spin = pipe.message()
     memory = shared_memory.SharedMemory(name=name)
     # Python < 3.13 would let this process's tracker free the block that its creator still uses.
     resource_tracker.unregister(memory._name, "shared_memory")  # pyright: ignore[reportAttributeAccessIssue]
-    arrays = SeatArrays.over(memory.buf, seat.spec, episodes)
+    arrays = SeatArrays.over(memory.buf, seat.spec, seeds, episodes).row(index)
     try:
-        _serve(commands, answers, seat, arrays)
+        _serve(pipe, answers, seat, arrays, spin)
     finally:
         seat.close()
     return 0
 
 
-def _serve(commands: BinaryIO, answers: BinaryIO, seat: Seat, arrays: SeatArrays) -> None:
+class _Commands:
+    """The pipe from the loop: bytes that wake, which mean nothing else, and messages."""
+
+    def __init__(self, handle: int):
+        self._handle = handle
+        self._announced = False
+
+    def wait(self, seconds: float) -> None:
+        """Until something comes, at most so long; a byte that wakes is taken off."""
+        if not self._announced and select.select([self._handle], [], [], seconds)[0]:
+            self._announced = self._take(1) == MESSAGE
+
+    def message(self) -> Any:
+        """The next message, past any byte that wakes."""
+        while not self._announced:
+            self._announced = self._take(1) == MESSAGE
+        self._announced = False
+        return cloudpickle.loads(self._take(int.from_bytes(self._take(8), "little")))
+
+    def _take(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = os.read(self._handle, count - len(data))
+            if not part:
+                raise _GoneError
+            data += part
+        return data
+
+
+class _GoneError(Exception):
+    """The other side of the pipe is gone."""
+
+
+def _serve(pipe: _Commands, answers: BinaryIO, seat: Seat, arrays: SeatArrays, spin: float) -> None:
     plain = {
-        b"b": seat.begin,
-        b"s": seat.step,
-        b"e": seat.evaluate_begin,
-        b"v": seat.evaluate_step,
+        ord("b"): seat.begin,
+        ord("s"): seat.step,
+        ord("e"): seat.evaluate_begin,
+        ord("v"): seat.evaluate_step,
     }
-    while command := commands.read(1):
-        if command == b"o":
+    done = 0
+    while True:
+        _await_order(pipe, arrays, done, spin)
+        done += 1
+        start = time.perf_counter()
+        command = int(arrays.command)
+        if command == ord("o"):
             _write_message(answers, seat.open_episode())
-            continue
-        if command == b"r":
-            seat.restore(arrays, *_read_message(commands))
+        elif command == ord("r"):
+            seat.restore(arrays, *pipe.message())
         else:
             plain[command](arrays)
-        answers.write(b"k")
+        arrays.seconds[...] = time.perf_counter() - start
+        arrays.answer[...] = done
+        if not spin and command != ord("o"):
+            answers.write(DONE)
 
 
-def _read_message(pipe: BinaryIO) -> Any:
-    size = int.from_bytes(pipe.read(8), "little")
-    if size == 0:
-        sys.exit(0)  # the other side is gone
-    return cloudpickle.loads(pipe.read(size))
+def _await_order(pipe: _Commands, arrays: SeatArrays, done: int, spin: float) -> None:
+    """Wait for the next command: for a while by looking again and again, then on the pipe."""
+    patience = time.perf_counter() + spin
+    while arrays.order == done:
+        if spin:
+            time.sleep(LOOK_EVERY)
+        if time.perf_counter() > patience:
+            arrays.asleep[...] = 1
+            while arrays.order == done:
+                pipe.wait(NAP)  # not for ever: an order given just as this one fell asleep has nobody to wake it
+            arrays.asleep[...] = 0
 
 
 def _write_message(pipe: BinaryIO, message: Any) -> None:
@@ -72,6 +123,9 @@ def _write_message(pipe: BinaryIO, message: Any) -> None:
 
 if __name__ == "__main__":
     # Past the interpreter's teardown: simulators' own exit handlers may hang on a closed display.
-    code = main()
+    try:
+        code = main()
+    except _GoneError:
+        code = 0
     sys.stdout.flush()
     os._exit(code)
