@@ -9,7 +9,7 @@ import numpy as np
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.run import seeds as axis
-from dr_q.run.in_place import changed_leaves
+from dr_q.run.in_place import Held, InPlace, uses_of
 from tests.agent import small
 
 SEEDS = 3
@@ -110,19 +110,34 @@ def test_the_same_seeds_twice_are_the_same_to_the_bit():
     assert small.differing(pick(batched, 0), pick(batched, 1))
 
 
+TASK = axis.Task(CONFIG, small.VECTOR, CONFIG.replay_capacity)
+ROOTS = axis.root_keys([0, 1, 2])
+NUMBER = jnp.zeros(SEEDS, jnp.int32)
+
+
+def fresh_states() -> axis.SeedStates:
+    return axis.SeedStates(axis.init_agents(TASK, ROOTS), jax.tree.map(jnp.copy, together()))
+
+
 def test_compiled_steps_donate_what_they_change_and_nothing_else():
     """What a step returns unchanged must not be donated: jax 0.11 on CUDA was seen to write over it."""
-    roots = axis.root_keys([0, 1, 2])
-    states = axis.SeedStates(axis.init_agents(CONFIG, small.VECTOR, roots), together())
+    states = fresh_states()
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(states)]
 
-    def changed(step) -> set[str]:
-        found = changed_leaves(step.__wrapped__, CONFIG, states, roots, jnp.zeros((), jnp.int32))
-        parts = [name.split(".") for name, changes in zip(names, found, strict=True) if changes]
-        return {".".join(part[: 3 if part[1] == "online" else 2]) for part in parts}
+    def shorten(name: str) -> str:
+        part = name.split(".")
+        return ".".join(part[: 3 if part[1] == "online" else 2])
 
-    assert changed(axis.renew) == {"agents.online.encoder", "agents.encoder_optimiser", "agents.target"}
-    assert changed(axis.update) == {
+    def uses(step) -> tuple[set[str], set[str]]:
+        found = uses_of(functools.partial(step, TASK), states, ROOTS, NUMBER)
+        return {shorten(names[i]) for i in found.changes}, {shorten(names[i]) for i in found.reads}
+
+    changes, reads = uses(axis.renew)
+    assert changes == {"agents.online.encoder", "agents.encoder_optimiser", "agents.target"}
+    assert {"agents.online.actor", "agents.online.critic", "replays.obs", "replays.row_sums"} <= reads
+    assert not {"agents.actor_optimiser", "agents.critic_optimiser", "replays.max_priority"} & reads
+    changes, reads = uses(axis.update)
+    assert changes == {
         "agents.online.actor",
         "agents.online.critic",
         "agents.actor_optimiser",
@@ -132,11 +147,12 @@ def test_compiled_steps_donate_what_they_change_and_nothing_else():
         "replays.group_sums",
         "replays.max_priority",
     }
+    assert {"agents.online.encoder", "agents.target", "replays.obs", "replays.stamp"} <= reads
+    assert "agents.encoder_optimiser" not in reads
 
 
 def test_steps_in_place_leave_the_rest_as_it_was():
-    roots = axis.root_keys([0, 1, 2])
-    states = axis.SeedStates(axis.init_agents(CONFIG, small.VECTOR, roots), jax.tree.map(jnp.copy, together()))
+    held = Held(fresh_states())
 
     def parts(agents: drq.Agent, names) -> list:
         return [getattr(agents, name, None) or getattr(agents.online, name) for name in names]
@@ -145,8 +161,9 @@ def test_steps_in_place_leave_the_rest_as_it_was():
         (axis.renew, ("actor", "critic", "actor_optimiser", "critic_optimiser")),
         (axis.update, ("encoder", "encoder_optimiser", "target")),
     ]:
-        before = jax.tree.map(np.array, states)
-        states, _ = step(CONFIG, states, roots, jnp.zeros((), jnp.int32))
-        assert_same(parts(before.agents, untouched), parts(states.agents, untouched))
+        before = jax.tree.map(np.array, held.tree)
+        InPlace(functools.partial(step, TASK))(held, ROOTS, NUMBER)
+        assert_same(parts(before.agents, untouched), parts(held.tree.agents, untouched))
         for name in ("obs", "action", "reward", "stamp", "valid"):
-            assert_same(getattr(before.replays, name), getattr(states.replays, name))
+            assert_same(getattr(before.replays, name), getattr(held.tree.replays, name))
+        assert small.differing(before.agents, held.tree.agents)

@@ -164,7 +164,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
     assert "HumanoidBench (optional)" in text
     assert "rendering (pixels, videos)" in text
     assert "replay of 501,000 slots: " in text
-    assert "in main memory" in text
+    assert "memory on 1 x main memory: " in text
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,8 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["eval", "nowhere"], "no policy in nowhere"),
         (["plot", "nowhere"], "nowhere is not a run"),
         (["tasks", "atari"], "unknown suite 'atari'"),
+        (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
+        (["bench", "--steps", "0"], "steps must be at least 1, got 0"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

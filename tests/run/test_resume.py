@@ -17,6 +17,7 @@ import dr_q
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.cli import main
+from dr_q.envs import Transitions
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
 from tests.envs import toys
@@ -116,7 +117,7 @@ def test_a_simulator_that_cannot_be_restored_is_said_so_and_its_episode_closed(t
     # 40-step episodes, one of them cut at step 50: the transitions around the cut never start a window together.
     window = rp.sample_subtrajectory(jax.tree.map(lambda x: x[0], saved.states.replays), jnp.arange(30, 50), 5)
     assert np.isfinite(window.obs).all()
-    assert int(saved.states.replays.clock[0]) == tiny.STEPS
+    assert int(saved.states.replays.clock[0]) == tiny.STEPS - 1  # the last transition has come, and is taken in next
 
 
 def load_last(run: Path, task) -> Saved:
@@ -128,9 +129,9 @@ def load_last(run: Path, task) -> Saved:
     spec = make_env(task).spec
     shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
     checkpoints = Checkpoints(run, settings.seed_list, settings.keep)
-    return checkpoints.load(
-        checkpoints.steps()[-1], settings.config, shape, rp.slots_to_fill(settings.steps, 1_000_000)
-    )
+    task = axis.Task(settings.config, shape, rp.slots_to_fill(settings.steps, 1_000_000))
+    saved = checkpoints.load(checkpoints.steps()[-1], task)
+    return saved._replace(states=jax.tree.map(jnp.asarray, saved.states))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +171,15 @@ def test_no_pickle_on_disk(finished):
 # Checkpoints on their own
 
 
-CONFIG = drq.preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024})
-SHAPE = drq.TaskShape((500,), 2)
+TASK = axis.Task(drq.preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024}), drq.TaskShape((500,), 2), capacity=1024)
+ROOTS = axis.root_keys([0, 1])
+
+
+def saved_at(step: int, states: axis.SeedStates, frames: np.ndarray | None = None) -> Saved:
+    turn = axis.Turn(jnp.ones((2, 500)), jnp.zeros((2, 2)))
+    layout = axis.packet_layout(TASK.shape)
+    arrived = Transitions.of(layout, np.ones((2, 2, 500)), np.array([[0.5, 0, 1], [0.25, 1, 0]]))
+    return Saved(step, states, turn, arrived, [(0, np.zeros((0, 2), np.float32))] * 2, frames)
 
 
 @jax.jit
@@ -191,20 +199,17 @@ def logs(length: int, start: int) -> rp.Transition:
 def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkeypatch):
     monkeypatch.setattr("dr_q.run.checkpoint.CHUNK_BYTES", 260_000)  # one row of 128 slots
     checkpoints = Checkpoints(tmp_path, [0, 1], keep=2)
-    roots = axis.root_keys([0, 1])
-    agents = axis.init_agents(CONFIG, SHAPE, roots)
-    replays = axis.init_replays(CONFIG, SHAPE, 1024, 2)
+    agents, replays = axis.init_states(TASK, ROOTS)
     sizes = []
     for part in range(6):  # about 1,400 slots: past the end of the ring
         replays = fill(replays, logs(200, part))
-        saved = Saved(
-            part, axis.SeedStates(agents, replays), [(0, np.zeros((0, 2), np.float32))] * 2, np.zeros((2, 500))
-        )
+        saved = saved_at(part, axis.SeedStates(agents, replays))
         before = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("0*.safetensors")}
         checkpoints.save(saved)
         after = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("0*.safetensors")}
         sizes.append(len(set(before.items()) & set(after.items())))
-        loaded = checkpoints.load(part, CONFIG, SHAPE, 1024)
+        loaded = checkpoints.load(part, TASK)
+        np.testing.assert_array_equal(loaded.arrived.packet, saved.arrived.packet)
         for (path, a), b in zip(jax.tree.leaves_with_path(saved.states), jax.tree.leaves(loaded.states), strict=True):
             name = jax.tree_util.keystr(path)
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=name)
@@ -219,8 +224,7 @@ def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkey
 
 def test_only_filled_slots_are_saved(tmp_path):
     checkpoints = Checkpoints(tmp_path, [0, 1], keep=1)
-    agents = axis.init_agents(CONFIG, SHAPE, axis.root_keys([0, 1]))
-    replays = fill(axis.init_replays(CONFIG, SHAPE, 1024, 2), logs(50, 0))
-    checkpoints.save(Saved(1, axis.SeedStates(agents, replays), [(0, np.zeros((0, 2)))] * 2, np.zeros((2, 500))))
+    agents, replays = axis.init_states(TASK, ROOTS)
+    checkpoints.save(saved_at(1, axis.SeedStates(agents, fill(replays, logs(50, 0)))))
     stored = sum(f.stat().st_size for f in (tmp_path / "checkpoints" / "replay").rglob("*.safetensors"))
     assert stored < 2 * 70 * (500 + 2 + 4) * 4 + 4096

@@ -11,35 +11,35 @@ from tests.run import tiny
 
 @pytest.fixture
 def watched(monkeypatch):
-    """What happens in a run, in order: ("random"|"explore"|"renew"|"update"|"add", number, transitions there)."""
+    """What happens in a run, in order: ("random"|"explore"|"renew"|"update", number, transitions there)."""
     events = []
-    originals = {name: getattr(axis, name) for name in ("random_actions", "explore", "renew", "update", "add")}
+    made = {name: getattr(axis.Seeds, name) for name in ("begin", "observe", "renew", "update")}
 
-    def count(replays) -> int:
-        return int(np.asarray(replays.clock)[0])
+    def count(agents) -> int:
+        return int(np.asarray(agents.states.replays.clock)[0])
 
-    def random_actions(dim, roots, step):
-        events.append(("random", int(step), None))
-        return originals["random_actions"](dim, roots, step)
+    def index(agents, number: int) -> int:
+        config = agents.task.config
+        return (count(agents) - config.exploration_steps) * config.replay_ratio + number
 
-    def explore(config, networks, obs, roots, step):
-        events.append(("explore", int(step), None))
-        return originals["explore"](config, networks, obs, roots, step)
+    def begin(agents, obs):
+        made["begin"](agents, obs)
+        events.append(("random" if agents.task.config.exploration_steps else "explore", 0, 0))
 
-    def renew(config, states, roots, index):
-        events.append(("renew", int(index), count(states.replays)))
-        return originals["renew"](config, states, roots, index)
+    def observe(agents, arrived, *, exploring):
+        made["observe"](agents, arrived, exploring=exploring)
+        events.append(("random" if exploring else "explore", count(agents), count(agents)))
 
-    def update(config, states, roots, index):
-        events.append(("update", int(index), count(states.replays)))
-        return originals["update"](config, states, roots, index)
+    def renew(agents, number):
+        events.append(("renew", index(agents, number), count(agents)))
+        return made["renew"](agents, number)
 
-    def add(replays, transitions):
-        events.append(("add", None, count(replays)))
-        return originals["add"](replays, transitions)
+    def update(agents, number):
+        events.append(("update", index(agents, number), count(agents)))
+        return made["update"](agents, number)
 
-    for function in (random_actions, explore, renew, update, add):
-        monkeypatch.setattr(axis, function.__name__, function)
+    for function in (begin, observe, renew, update):
+        monkeypatch.setattr(axis.Seeds, function.__name__, function)
     return events
 
 

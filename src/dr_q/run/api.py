@@ -28,6 +28,8 @@ def train(
     quiet: bool = False,
     wandb: bool = False,
     in_process: bool | None = None,
+    background_evaluation: bool | None = None,
+    device_memory: float | None = None,
     **settings: Any,
 ) -> Outcome:
     """Train on a task by name, or on the environment that a callable makes.
@@ -35,7 +37,15 @@ def train(
     `settings` are any of eval_every, eval_episodes, checkpoint_every, keep, noise_dims, and any field of `dr_q.Config`.
     With `resume=FOLDER` everything comes from that run; `steps` may be more than it had.
     """
-    options = Options(stop_after, in_process, wandb, quiet, on_evaluation)
+    options = Options(
+        stop_after=stop_after,
+        in_process=in_process,
+        background_evaluation=background_evaluation,
+        device_memory=device_memory,
+        wandb=wandb,
+        quiet=quiet,
+        on_evaluation=on_evaluation,
+    )
     if resume is not None:
         return run_loop(resume_settings(Path(resume), task, steps), Path(resume), options, resume=True)
     if task is None:

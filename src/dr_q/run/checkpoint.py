@@ -3,7 +3,8 @@
     checkpoints/<agent_steps>/checkpoint.json      where the run is, and which chunks of the replay it has
                               agents.safetensors   all seeds' networks, targets and optimisers
                               replay.safetensors   priorities, validity, sums and counters
-                              episodes.safetensors actions since the start of each seed's open episode
+                              episodes.safetensors the step under way: what was acted on and what came of it, and
+                                                   actions since the start of each seed's open episode
     checkpoints/replay/seed<k>/*.safetensors       the transitions, in chunks shared by all checkpoints that have them
 
 Only filled slots are saved. A chunk's name says which content it has (its newest transition, and how far the cursor had
@@ -22,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.envs import Transitions
 from dr_q.run import arrays
 from dr_q.run import seeds as axis
 
@@ -40,10 +41,14 @@ class Saved(NamedTuple):
 
     agent_steps: int
     states: axis.SeedStates
+    turn: axis.Turn
+    """What each seed acted on last, and how."""
+    arrived: Transitions
+    """What came of it; not in the replays yet."""
     episodes: list[tuple[int, np.ndarray]]
     """Each seed's open episode: its number and its actions so far."""
-    obs: np.ndarray
-    """The observation that each seed acts on next."""
+    frames: np.ndarray | None = None
+    """The replays' frames, [S, capacity, ...], where they are in host memory."""
 
 
 class Checkpoints:
@@ -67,11 +72,12 @@ class Checkpoints:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         replays = saved.states.replays
-        chunks = [self._save_chunks(replays, i, seed) for i, seed in enumerate(self._seeds)]
+        chunks = [self._save_chunks(replays, saved.frames, i, seed) for i, seed in enumerate(self._seeds)]
         arrays.write(part / "agents.safetensors", arrays.named(saved.states.agents))
         arrays.write(part / "replay.safetensors", _small_arrays(replays))
         episodes = {f"actions{i}": actions for i, (_, actions) in enumerate(saved.episodes)}
-        arrays.write(part / "episodes.safetensors", {"obs": saved.obs, **episodes})
+        step = {**arrays.named(saved.turn._asdict()), "packet": saved.arrived.packet}
+        arrays.write(part / "episodes.safetensors", {**step, **episodes})
         record = {
             "agent_steps": saved.agent_steps,
             "seeds": self._seeds,
@@ -90,18 +96,23 @@ class Checkpoints:
         self.tidy()
         return final
 
-    def load(self, agent_steps: int, config: drq.Config, shape: drq.TaskShape, capacity: int) -> Saved:
-        """Read a checkpoint into replays of at least its capacity."""
+    def load(self, agent_steps: int, task: axis.Task) -> Saved:
+        """Read a checkpoint, into replays of at least its capacity; its arrays are numpy's."""
         folder = self.folder / str(agent_steps)
         record = json.loads((folder / "checkpoint.json").read_text())
-        template = jax.eval_shape(lambda: axis.init_agents(config, shape, axis.root_keys(self._seeds)))
-        agents = arrays.fill(template, arrays.read(folder / "agents.safetensors"), f"{folder}/agents.safetensors")
-        replays = self._load_replays(folder, record, config, shape, capacity)
+        roots = axis.root_keys(self._seeds)
+        agents = arrays.fill(
+            jax.eval_shape(lambda: axis.init_agents(task, roots)),
+            arrays.read(folder / "agents.safetensors"),
+            f"{folder}/agents.safetensors",
+        )
+        replays, frames = self._load_replays(folder, record, task)
         stored = arrays.read(folder / "episodes.safetensors")
         episodes = [(number, stored[f"actions{i}"]) for i, number in enumerate(record["episodes"])]
-        # Copies: what the loop donates must be the device's own, not memory that numpy still holds.
-        states = jax.tree.map(lambda x: jnp.array(x, copy=True), axis.SeedStates(agents, replays))
-        return Saved(record["agent_steps"], states, episodes, stored["obs"])
+        turn = axis.Turn(jnp.asarray(stored["frame"]), jnp.asarray(stored["action"]))
+        arrived = Transitions(stored["packet"], axis.packet_layout(task.shape))
+        states = axis.SeedStates(agents, replays)
+        return Saved(record["agent_steps"], states, turn, arrived, episodes, frames)
 
     def tidy(self) -> None:
         """Remove what no checkpoint refers to: unfinished ones, and chunks left over."""
@@ -121,7 +132,7 @@ class Checkpoints:
     def _chunk_folder(self, seed: int) -> Path:
         return self.folder / "replay" / f"seed{seed}"
 
-    def _save_chunks(self, replays: rp.Replay, index: int, seed: int) -> list[str]:
+    def _save_chunks(self, replays: rp.Replay, frames: np.ndarray | None, index: int, seed: int) -> list[str]:
         folder = self._chunk_folder(seed)
         folder.mkdir(parents=True, exist_ok=True)
         spec, slots = replays.spec, chunk_slots(replays.spec)
@@ -135,14 +146,15 @@ class Checkpoints:
             names.append(name)
             path = folder / f"{name}.safetensors"
             if not path.exists():
-                arrays.write(path, _chunk(replays, index, start, end, slots))
+                arrays.write(path, _chunk(replays, frames, index, start, end, slots))
         return names
 
     def _load_replays(
-        self, folder: Path, record: dict[str, Any], config: drq.Config, shape: drq.TaskShape, capacity: int
-    ) -> rp.Replay:
-        count = len(self._seeds)
-        template = jax.eval_shape(lambda: axis.init_replays(config, shape, capacity, count))
+        self, folder: Path, record: dict[str, Any], task: axis.Task
+    ) -> tuple[rp.Replay, np.ndarray | None]:
+        """The replays, and their frames if those are for host memory."""
+        roots = axis.root_keys(self._seeds)
+        template = jax.eval_shape(lambda: axis.init_replays(task._replace(frames_on_host=False), roots))
         small = arrays.read(folder / "replay.safetensors")
         filled = {}
         for name, leaf in arrays_of(template).items():
@@ -157,7 +169,10 @@ class Checkpoints:
                     flat = filled[field][index]
                     flat = flat.reshape(-1) if field == "stamp" else flat
                     flat[start : start + len(data)] = data
-        return arrays.fill(template, filled, f"{folder}/replay.safetensors")
+        what = f"{folder}/replay.safetensors"
+        if not task.frames_on_host:
+            return arrays.fill(template, filled, what), None
+        return arrays.fill(jax.eval_shape(lambda: axis.init_replays(task, roots)), filled, what), filled["obs"]
 
 
 def arrays_of(tree: Any) -> dict[str, Any]:
@@ -172,10 +187,12 @@ def chunk_slots(spec: rp.ReplaySpec) -> int:
     return max(1, CHUNK_BYTES // slot_bytes // _LANES) * _LANES
 
 
-def _chunk(replays: rp.Replay, index: int, start: int, end: int, slots: int) -> dict[str, np.ndarray]:
+def _chunk(
+    replays: rp.Replay, frames: np.ndarray | None, index: int, start: int, end: int, slots: int
+) -> dict[str, np.ndarray]:
     found = {}
     for field in _BY_SLOT:
-        whole = getattr(replays, field)
+        whole = getattr(replays, field) if field != "obs" or frames is None else frames
         if field == "stamp":
             found[field] = np.asarray(whole[index]).reshape(-1)[start:end]
             continue
@@ -187,7 +204,9 @@ def _chunk(replays: rp.Replay, index: int, start: int, end: int, slots: int) -> 
     return found
 
 
-def _window(whole: jax.Array, index: int, origin: int, width: int) -> jax.Array:
+def _window(whole: jax.Array | np.ndarray, index: int, origin: int, width: int) -> jax.Array | np.ndarray:
+    if isinstance(whole, np.ndarray):
+        return whole[index, origin : origin + width]
     starts = (index, origin, *(0,) * (whole.ndim - 2))
     return jax.lax.dynamic_slice(whole, starts, (1, width, *whole.shape[2:]))[0]
 

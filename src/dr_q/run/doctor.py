@@ -53,48 +53,16 @@ def examine() -> Iterator[Finding]:
         )
 
 
-def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[tuple[str, int]]:
-    """Bytes that a run holds on the device: by part."""
-    import jax
-    import numpy as np
-
-    from dr_q import agent as drq
-    from dr_q import replay as rp
+def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[str]:
+    """What a run holds in memory, and where, in lines to print."""
     from dr_q.envs import make_env
+    from dr_q.run.loop import plan_for
     from dr_q.run.settings import make_settings
 
     settings = make_settings(task, preset_name=preset_name, seeds=seeds, steps=steps)
     env = make_env(settings.task)
-    spec = env.spec
     env.close()
-    shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
-    shortest = 1 if spec.can_terminate or spec.episode_length is None else spec.episode_length
-    capacity = rp.slots_to_fill(settings.steps, settings.config.replay_capacity, shortest)
-
-    def size(tree: object) -> int:
-        return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
-
-    def build() -> drq.Agent:
-        return drq.init_agent(settings.config, drq.init_networks(settings.config, shape, jax.random.key(0)))
-
-    agent = jax.eval_shape(build)
-    replay = jax.eval_shape(lambda: drq.init_replay(settings.config, shape, capacity))
-    return [
-        ("networks and targets", seeds * size((agent.online, agent.target))),
-        ("optimisers", seeds * size((agent.encoder_optimiser, agent.actor_optimiser, agent.critic_optimiser))),
-        (f"replay of {capacity:,} slots", seeds * size(replay)),
-    ]
-
-
-def device_memory() -> tuple[str, int | None]:
-    """Where the replay goes, and how many bytes there are."""
-    import jax
-
-    device = jax.devices()[0]
-    if device.platform == "cpu":
-        return "main memory", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    stats = device.memory_stats() or {}
-    return device.device_kind, stats.get("bytes_limit")
+    return plan_for(settings, env.spec).lines()
 
 
 def _package(name: str) -> Finding:

@@ -1,12 +1,17 @@
-"""Evaluation: episodes without noise on environments of their own, seeded from (seed, step, episode) (D5)."""
+"""Evaluation: episodes without noise on environments of their own, seeded from (seed, step, episode) (D5).
 
+A policy is evaluated as a copy, so training may go on meanwhile; what comes out is the same either way.
+"""
+
+import concurrent.futures
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from dr_q import agent as drq
 from dr_q.envs import Pool, stream_seed
-from dr_q.run import seeds as axis
+from dr_q.run.policy import PolicyNetworks
+from dr_q.run.seeds import Seeds
 
 
 class Evaluation(NamedTuple):
@@ -22,7 +27,17 @@ class Evaluation(NamedTuple):
     episodes: int
 
 
-def evaluate(pool: Pool, networks: drq.Networks, seeds: list[int], agent_steps: int, episodes: int) -> list[Evaluation]:
+class Evaluated(NamedTuple):
+    """The policies at a step, and how they did."""
+
+    agent_steps: int
+    policies: PolicyNetworks
+    results: list[Evaluation]
+
+
+def evaluate(
+    pool: Pool, agents: Seeds, policies: PolicyNetworks, seeds: list[int], agent_steps: int, episodes: int
+) -> Evaluated:
     """Run all episodes of all seeds side by side."""
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
     obs = pool.evaluate_begin(episode_seeds)
@@ -30,9 +45,9 @@ def evaluate(pool: Pool, networks: drq.Networks, seeds: list[int], agent_steps: 
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
     while running.any():
         lengths += running
-        obs, reward, running = pool.evaluate_step(np.asarray(axis.greedy(networks, obs)))
+        obs, reward, running = pool.evaluate_step(agents.greedy(policies, obs))
         returns += reward
-    return [
+    results = [
         Evaluation(
             seed=seed,
             agent_steps=agent_steps,
@@ -44,3 +59,47 @@ def evaluate(pool: Pool, networks: drq.Networks, seeds: list[int], agent_steps: 
         )
         for i, seed in enumerate(seeds)
     ]
+    return Evaluated(agent_steps, policies, results)
+
+
+class Evaluator:
+    """Evaluates now, or in the background on simulators of its own; one evaluation at a time."""
+
+    def __init__(
+        self, agents: Seeds, seeds: list[int], episodes: int, open_pool: Callable[[], Pool] | None, pool: Pool
+    ):
+        """`open_pool` makes simulators for the background; without it `pool`, training's own, is used at once."""
+        self._agents, self._seeds, self._episodes = agents, seeds, episodes
+        self._open_pool, self._pool = open_pool, pool
+        self._own: Pool | None = None
+        self._thread = concurrent.futures.ThreadPoolExecutor(1) if open_pool is not None else None
+        self._pending: concurrent.futures.Future[Evaluated] | None = None
+
+    def start(self, agent_steps: int) -> None:
+        """Evaluate the policies as they are now. What was started before must have been taken."""
+        assert self._pending is None
+        policies = self._agents.policies()
+        if self._thread is not None:
+            self._pending = self._thread.submit(self._evaluate, policies, agent_steps)
+        else:
+            self._pending = concurrent.futures.Future()
+            self._pending.set_result(self._evaluate(policies, agent_steps))
+
+    def take(self, *, wait: bool) -> Evaluated | None:
+        """What was started, if it is done; or once it is."""
+        if self._pending is None or not (wait or self._pending.done()):
+            return None
+        result, self._pending = self._pending.result(), None
+        return result
+
+    def close(self) -> None:
+        """End the simulators that are its own."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+        if self._own is not None:
+            self._own.close()
+
+    def _evaluate(self, policies: PolicyNetworks, agent_steps: int) -> Evaluated:
+        if self._open_pool is not None and self._own is None:
+            self._own = self._open_pool()
+        return evaluate(self._own or self._pool, self._agents, policies, self._seeds, agent_steps, self._episodes)

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import dr_q
 from dr_q.report import published_score
 from dr_q.run.evaluate import Evaluation
+from dr_q.run.plan import Plan
 from dr_q.run.settings import Settings
 
 EVAL_COLUMNS = Evaluation._fields
@@ -40,7 +41,6 @@ class RunFiles:
     def __init__(self, folder: Path, settings: Settings):
         self.folder = folder
         self._settings = settings
-        self._started = time.time()
 
     def write_status(self, status: str, agent_steps: int, **more: Any) -> None:
         """Write run.json."""
@@ -150,6 +150,17 @@ class Display:
         """A line."""
         if not self._quiet:
             self._console.print(text, highlight=False, markup=False)
+
+    def plan(self, plan: Plan) -> None:
+        """What goes where, if a device has memory of its own or if not all fits it."""
+        if plan.task.frames_on_host or jax.default_backend() != "cpu":
+            for line in plan.lines():
+                self.say(line)
+
+    def say_on_device(self, text: str) -> None:
+        """A line that concerns those who run on a GPU."""
+        if jax.default_backend() != "cpu":
+            self.say(text)
 
     def step(self, agent_steps: int) -> None:
         """Where the run is."""

@@ -1,10 +1,11 @@
-"""The loop: act, start the update, step the simulators meanwhile, add (Algorithm 1).
+"""The loop: take in what came and act on it, start the update, step the simulators meanwhile (Algorithm 1).
 
 RL update k sees exactly `exploration_steps` - 1 + k transitions (D10), whatever overlaps with what, and exploration
 counts agent steps (D9).
 """
 
 import dataclasses
+import os
 import signal
 import threading
 import time
@@ -13,22 +14,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from dr_q import agent as drq
-from dr_q import replay as rp
-from dr_q.agent import ConfigError
-from dr_q.envs import Pool, Source, Transitions, open_pool
-from dr_q.report import read_run
+from dr_q.envs import EnvSpec, Pool, Source, Transitions, open_pool
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
-from dr_q.run.evaluate import Evaluation, evaluate
+from dr_q.run.evaluate import Evaluated, Evaluation, Evaluator
 from dr_q.run.log import Boards, Display, RunFiles
+from dr_q.run.plan import GIB, Plan, make_plan, memory_of
 from dr_q.run.policy import save_policies
 from dr_q.run.settings import Settings
+from dr_q.run.step import PARTS, Clock, Stepper
 
 LOG_EVERY = 1_000
+_CORES_TO_EVALUATE = 6
+"""Beyond one for each training simulator."""
 Callback = Callable[[list[Evaluation]], None]
 
 
@@ -57,23 +57,14 @@ class Options:
     """Minutes after which to write a checkpoint and stop."""
     in_process: bool | None = None
     """Simulate in this process; by default with one seed only."""
+    background_evaluation: bool | None = None
+    """Evaluate while training goes on; by default if a device learns and cores are left."""
+    device_memory: float | None = None
+    """GiB of each device that the run may fill; by default all."""
     wandb: bool = False
     quiet: bool = False
     on_evaluation: Callback | None = None
     """Called with every evaluation."""
-
-
-class _Clock:
-    """Seconds spent in each part of a step since the last log."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, part: str) -> None:
-        now = time.perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
-        self._last = now
 
 
 class _Signals:
@@ -99,22 +90,59 @@ class _Signals:
             signal.signal(number, handler)
 
 
+def keep_compiled_programs() -> None:
+    """Let a GPU's programs be found again by the next run, unless jax was told where to keep them.
+
+    They compile for half a minute. It also makes a resumed run use the very same programs: a GPU's compiler times
+    kernels to choose among them, and another choice rounds differently.
+    """
+    if jax.default_backend() != "cpu" and jax.config.jax_compilation_cache_dir is None:  # pyright: ignore
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "dr-q" / "jax"))
+
+
 def train(settings: Settings, folder: Path, options: Options, *, resume: bool = False) -> Outcome:
     """Run the settings in a folder, from its last checkpoint if it is resumed."""
+    keep_compiled_programs()
     in_process = options.in_process if options.in_process is not None else settings.seeds == 1
     source = Source(settings.task, settings.noise_dims)
     pool = open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process)
+    for_evaluation = evaluation_pool(settings, options.background_evaluation)
     try:
         with _Signals() as signals:
-            return _Run(settings, folder, options, pool, resume).go(signals)
+            run = _Run(settings, folder, options, pool, for_evaluation, resume)
+            try:
+                return run.go(signals)
+            finally:
+                run.close()
     finally:
         pool.close()
+
+
+def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
+    """How to open simulators for evaluating in the background, if that is wanted or, by default, worth it."""
+    if background is None:  # on the CPU the cores are busy learning
+        background = jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
+
+    def open_now() -> Pool:
+        source = Source(settings.task, settings.noise_dims)
+        return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=False, spin=False)
+
+    return open_now if background else None
 
 
 class _Run:
     """One call of `train`."""
 
-    def __init__(self, settings: Settings, folder: Path, options: Options, pool: Pool, resume: bool):
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        options: Options,
+        pool: Pool,
+        for_evaluation: Callable[[], Pool] | None,
+        resume: bool,
+    ):
         self.settings, self.config, self.options, self.pool, self.folder = (
             settings,
             settings.config,
@@ -123,31 +151,29 @@ class _Run:
             folder,
         )
         self.seeds = settings.seed_list
-        self.roots = axis.root_keys(self.seeds)
         spec = pool.spec
-        self.shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
         self.files = RunFiles(folder, settings)
         self.checkpoints = Checkpoints(folder, self.seeds, settings.keep)
         self.display = Display(settings, options.quiet)
         self.evaluations: list[Evaluation] = []
-        self.last: list[Evaluation] = []
-        self.clock = _Clock()
-        self.summary: axis.UpdateSummary | None = None
-        self.encoder_seen: drq.EncoderMetrics | None = None
-        shortest = 1 if spec.can_terminate or spec.episode_length is None else spec.episode_length
-        capacity = rp.slots_to_fill(settings.steps, self.config.replay_capacity, shortest)
-        self.capacity = max(capacity, rp.smallest_capacity(self.config.horizon, spec.history))
-        if resume:
-            self._resume()
-        else:
-            self.step = 0
-            self.states = axis.SeedStates(
-                axis.init_agents(self.config, self.shape, self.roots),
-                axis.init_replays(self.config, self.shape, self.capacity, len(self.seeds)),
-            )
-            self.obs = pool.begin()
-            self.evaluated_at = -1
+        self.clock = Clock()
+        plan = plan_for(settings, spec, options.device_memory)
+        self.display.plan(plan)
+        self.agents = axis.Seeds(plan.task, self.seeds)
+        self.step = 0
+        self.evaluated_at = -1
+        arrived = self._resume() if resume else None
+        if self.step == 0:
+            self.agents.begin(pool.begin())
+        self.display.say_on_device(f"compiled in {self.agents.compile():.0f} s")
+        self.stepper = Stepper(self.agents, pool, self.clock, arrived)
+        self.evaluator = Evaluator(self.agents, self.seeds, settings.eval_episodes, for_evaluation, pool)
         self.boards = Boards(folder, settings, options.wandb)
+
+    def close(self) -> None:
+        """End what runs beside the loop."""
+        self.evaluator.close()
+        self.stepper.close()
 
     def go(self, signals: _Signals) -> Outcome:
         """Step until the end, a signal, or the time given."""
@@ -160,11 +186,14 @@ class _Run:
                 due = self.step % settings.eval_every == 0 or self.step == settings.steps
                 if due and self.evaluated_at != self.step:
                     self._evaluate()
+                self._take_evaluation(wait=False)
                 out_of_time = limit is not None and time.monotonic() - start > limit
                 done = self.step == settings.steps
                 ends = done or out_of_time or bool(signals.received)
                 regular = self.step % settings.checkpoint_every == 0 and self.step > 0
-                if (ends or regular) and saved_at != self.step:
+                if ends or regular:
+                    self._take_evaluation(wait=True)  # a checkpoint has every evaluation up to it
+                if (ends or regular) and saved_at != self.step and self.step > 0:
                     self._checkpoint()
                     saved_at = self.step
                 if ends:
@@ -184,36 +213,14 @@ class _Run:
             self.display.close()
 
     def _train_step(self) -> None:
-        config, step = self.config, self.step
-        here = jnp.asarray(step, jnp.int32)
-        if step < config.exploration_steps:  # D9: agent steps
-            actions = np.asarray(axis.random_actions(self.pool.spec.action_dim, self.roots, here))
-            self.clock.lap("act")
-            self.pool.send(actions)
-        else:
-            actions = np.asarray(axis.explore(config, self.states.agents.online, self.obs, self.roots, here))
-            self.clock.lap("act")  # waits for the update before
-            self.pool.send(actions)
-            self._update((step - config.exploration_steps) * config.replay_ratio)
-            self.clock.lap("dispatch")
-        result = self.pool.receive()
-        self.clock.lap("simulate")
-        self.states = self.states._replace(replays=axis.add(self.states.replays, self._transitions(actions, result)))
-        self.obs = result.obs
-        self.clock.lap("add")
-
-    def _update(self, index: int) -> None:
-        """The RL updates of one agent step, numbered from 0, with target copies where they are due."""
-        if index == 0:
+        exploring = self.step < self.config.exploration_steps  # D9: agent steps
+        first = (self.step - self.config.exploration_steps) * self.config.replay_ratio
+        if first == 0:
             self._check_starts()
-        for number in range(index, index + self.config.replay_ratio):
-            where = jnp.asarray(number, jnp.int32)
-            if number % self.config.target_period == 0:
-                self.states, self.encoder_seen = axis.renew(self.config, self.states, self.roots, where)
-            self.states, self.summary = axis.update(self.config, self.states, self.roots, where)
+        self.stepper.step(None if exploring else first)
 
     def _check_starts(self) -> None:
-        valid = np.asarray(axis.have_valid_start(self.states.replays))
+        valid = self.agents.have_valid_start()
         if not valid.all():
             raise TrainingError(
                 f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
@@ -221,53 +228,50 @@ class _Run:
                 "give longer episodes, or let the environment terminate instead of truncate, or explore longer"
             )
 
-    def _transitions(self, actions: np.ndarray, result: Transitions) -> rp.Transition:
-        frame = self.shape.frame_shape[0]  # of a stack only the newest frame is stored
-        newest = slice(self.obs.shape[1] - frame, None)
-        return rp.Transition(
-            obs=jnp.asarray(self.obs[:, newest]),
-            action=jnp.asarray(actions),
-            reward=jnp.asarray(result.reward),
-            next_obs=jnp.asarray(result.next_obs[:, newest]),
-            terminated=jnp.asarray(result.terminated),
-            truncated=jnp.asarray(result.truncated),
-        )
-
     def _evaluate(self) -> None:
         self.clock.lap("other")
-        self.last = evaluate(self.pool, self.states.agents.online, self.seeds, self.step, self.settings.eval_episodes)
+        self._take_evaluation(wait=True)
+        self.evaluator.start(self.step)
         self.evaluated_at = self.step
-        self.evaluations += self.last
-        self.files.append_evaluations(self.last)
-        self._save_policies()
-        values = {f"return/seed{e.seed}": e.return_mean for e in self.last}
-        self.boards.scalars({**values, "return/mean": float(np.mean(list(values.values())))}, self.step)
-        self.display.evaluation(self.last)
-        if self.options.on_evaluation is not None:
-            self.options.on_evaluation(self.last)
         self.clock.lap("evaluate")
 
-    def _save_policies(self) -> None:
-        best = max(self.last, key=lambda e: e.return_mean)
+    def _take_evaluation(self, *, wait: bool) -> None:
+        """Write down what an evaluation gave, once it is there."""
+        done = self.evaluator.take(wait=wait)
+        if done is None:
+            return
+        self.clock.lap("other")
+        self.evaluations += done.results
+        self.files.append_evaluations(done.results)
+        self._save_policies(done)
+        values = {f"return/seed{e.seed}": e.return_mean for e in done.results}
+        self.boards.scalars({**values, "return/mean": float(np.mean(list(values.values())))}, done.agent_steps)
+        self.display.evaluation(done.results)
+        if self.options.on_evaluation is not None:
+            self.options.on_evaluation(done.results)
+        self.clock.lap("evaluate")
+
+    def _save_policies(self, done: Evaluated) -> None:
+        best = max(done.results, key=lambda e: e.return_mean)
         record = {
             "task": self.settings.task_name,
             "preset": self.settings.preset,
             "noise_dims": self.settings.noise_dims,
-            "agent_steps": self.step,
+            "agent_steps": done.agent_steps,
             "best_seed": best.seed,
-            "returns": {e.seed: e.return_mean for e in self.last},
+            "returns": {e.seed: e.return_mean for e in done.results},
             "config": dataclasses.asdict(self.config),
         }
-        save_policies(self.folder, self.pool.spec, record, self.states.agents.online, self.seeds)
+        save_policies(self.folder, self.pool.spec, record, done.policies, self.seeds)
 
     def _log(self) -> None:
-        per_step = {f"ms_{part}": 1000 * s / LOG_EVERY for part, s in self.clock.seconds.items()}
-        self.clock.seconds.clear()
-        if self.summary is None or self.encoder_seen is None:
+        per_step = {f"ms_{part}": 1000 * s / LOG_EVERY for part, s in self.clock.take().items()}
+        summary, encoder_seen = self.stepper.summary, self.stepper.encoder_seen
+        if summary is None or encoder_seen is None:
             return
-        values: dict[str, np.ndarray] = {name: np.asarray(x) for name, x in self.summary._asdict().items()}
-        values["encoder_loss"] = np.asarray(self.encoder_seen.loss)
-        for name, x in self.encoder_seen.terms._asdict().items():
+        values: dict[str, np.ndarray] = {name: np.asarray(x) for name, x in summary._asdict().items()}
+        values["encoder_loss"] = np.asarray(encoder_seen.loss)
+        for name, x in encoder_seen.terms._asdict().items():
             values[f"encoder_{name}"] = np.asarray(x)
         timing = {f"ms_{part}": per_step.get(f"ms_{part}", 0.0) for part in _PARTS}
         columns = ["seed", "agent_steps", *values, *timing]
@@ -286,8 +290,12 @@ class _Run:
 
     def _checkpoint(self) -> None:
         self.clock.lap("other")
-        states = jax.block_until_ready(self.states)
-        self.checkpoints.save(Saved(self.step, states, self.pool.open_episodes(), self.obs))
+        agents, arrived = self.agents, self.stepper.arrived
+        assert agents.turn is not None
+        assert arrived is not None
+        frames = None if agents.frames is None else agents.frames.rings
+        states = jax.block_until_ready(agents.states)
+        self.checkpoints.save(Saved(self.step, states, agents.turn, arrived, self.pool.open_episodes(), frames))
         self.files.write_status("running", self.step)
         self.clock.lap("checkpoint")
 
@@ -297,39 +305,54 @@ class _Run:
             self.display.say(f"{status} at step {self.step:,}; go on with: dr-q train --resume {self.folder}")
         return Outcome(self.folder, status, self.step, self.evaluations, number)
 
-    def _resume(self) -> None:
+    def _resume(self) -> Transitions | None:
+        """Go on from the last checkpoint; what came of its last actions."""
         steps = self.checkpoints.steps()
         if not steps:
-            raise ConfigError(f"{self.folder} has no checkpoint to resume from; start the run again in a new folder")
+            self.files.drop_after(-1)
+            self.display.say(f"{self.folder} has no checkpoint yet: from the beginning")
+            return None
         self.checkpoints.tidy()  # what a killed run left half-written
-        saved = self.checkpoints.load(steps[-1], self.config, self.shape, self.capacity)
-        self.step, self.states, self.obs = saved.agent_steps, saved.states, saved.obs
+        saved = self.checkpoints.load(steps[-1], self.agents.task)
+        self.step = self.evaluated_at = saved.agent_steps
         self.files.drop_after(self.step)
-        self.evaluated_at = self.step
-        self.last = _last_evaluations(self.folder)
+        arrived = self._back_to(saved)
+        if self.agents.frames is not None and saved.frames is not None:
+            self.agents.frames.rings[...] = saved.frames
+        self.agents.restore(saved.states, saved.turn)
+        self.display.say(f"resumed at step {self.step:,}")
+        return arrived
+
+    def _back_to(self, saved: Saved) -> Transitions:
+        """Bring the simulators back to where they were."""
+        arrived = Transitions(saved.arrived.packet.copy(), saved.arrived.layout)
         reached = self.pool.restore(saved.episodes)
-        lost = np.array([not np.array_equal(reached[i], self.obs[i]) for i in range(len(self.seeds))])
-        for i in np.flatnonzero(lost):
+        for i, seed in enumerate(self.seeds):
+            if np.array_equal(reached[i], arrived.obs[i]):
+                continue
             episode = saved.episodes[i][0]
             self.display.say(
-                f"seed {self.seeds[i]}: its simulator could not be brought back to where it was (replaying episode "
+                f"seed {seed}: its simulator could not be brought back to where it was (replaying episode "
                 f"{episode} led elsewhere); that episode is closed as truncated, and results will differ from an "
                 "unbroken run"
             )
-            self.obs[i] = self.pool.restart(int(i), episode + 1)
-        if lost.any():
-            replays = axis.truncate_episodes(self.states.replays, jnp.asarray(lost))
-            self.states = self.states._replace(replays=replays)
-        self.display.say(f"resumed at step {self.step:,}")
+            arrived.numbers[i, 2] = 1
+            arrived.observations[i, 1] = self.pool.restart(i, episode + 1)
+        return arrived
 
 
-_PARTS = ("act", "dispatch", "simulate", "add", "evaluate", "checkpoint", "other")
+_PARTS = (*PARTS, "evaluate", "checkpoint", "other")
 
 
-def _last_evaluations(folder: Path) -> list[Evaluation]:
-    run = read_run(folder)
-    return [
-        Evaluation(seed, points[-1][0], 0, points[-1][1], 0.0, 0.0, 0)
-        for seed, points in run.evaluations.items()
-        if points
-    ]
+def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = None) -> Plan:
+    """What goes where on this machine; `device_memory` is in GiB, where a device is not all ours."""
+    devices = axis.Placement(settings.seeds).devices
+    memory = memory_of(devices[0])
+    if device_memory is not None:
+        memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB), shared=False)
+    return make_plan(settings, spec, memory, len(devices))
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -63,13 +63,13 @@ class Policy:
         return np.asarray(_act(self._networks, obs.astype(dtype)))
 
 
-def save_policies(run: Path, spec: EnvSpec, record: dict[str, Any], networks: drq.Networks, seeds: list[int]) -> None:
+def save_policies(run: Path, spec: EnvSpec, record: dict[str, Any], policies: PolicyNetworks, seeds: list[int]) -> None:
     """Write `policy/`: one file for each seed, and what is needed to use them."""
     folder = run / "policy"
     folder.mkdir(parents=True, exist_ok=True)
+    stacked = arrays.named(policies)
     for index, seed in enumerate(seeds):
-        one = jax.tree.map(lambda leaf, index=index: leaf[index], networks)
-        arrays.write(folder / f"seed{seed}.safetensors", arrays.named(PolicyNetworks(one.encoder.state, one.actor)))
+        arrays.write(folder / f"seed{seed}.safetensors", {name: x[index] for name, x in stacked.items()})
     whole = {
         "format": 1,
         "obs_shape": spec.obs_shape,

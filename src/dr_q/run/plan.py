@@ -1,0 +1,165 @@
+"""What a run holds in memory, and where, decided before anything is allocated."""
+
+import dataclasses
+import math
+import os
+from typing import NamedTuple
+
+import jax
+
+from dr_q import agent as drq
+from dr_q import replay as rp
+from dr_q.agent import ConfigError
+from dr_q.envs import EnvSpec
+from dr_q.networks import conv_outputs
+from dr_q.run import seeds as axis
+from dr_q.run.settings import Settings
+
+GIB = 2**30
+_HOST_SHARE = 0.8
+"""Of the machine's memory, what frames may take."""
+
+
+class Part(NamedTuple):
+    """Something that takes memory on each device, or in the host's."""
+
+    what: str
+    size: int
+    """Bytes."""
+    on_host: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What there is, in bytes."""
+
+    device: str
+    device_bytes: int
+    """Of one device."""
+    host_bytes: int
+    shared: bool = False
+    """Whether both are the same memory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What goes where."""
+
+    task: axis.Task
+    devices: int
+    parts: list[Part]
+    memory: Memory
+
+    def lines(self) -> list[str]:
+        """For people."""
+        on_device = sum(part.size for part in self.parts if not part.on_host)
+        each = " each" if self.devices > 1 else ""
+        said = [
+            f"memory on {self.devices} x {self.memory.device}: {_gib(on_device)}{each} "
+            f"of {_gib(self.memory.device_bytes)}"
+        ]
+        for part in self.parts:
+            where = f" in host memory, of {_gib(self.memory.host_bytes)}" if part.on_host else ""
+            said.append(f"  {part.what}: {_gib(part.size)}{where}")
+        return said
+
+
+def memory_of(device: axis.Device) -> Memory:
+    """What a device and this machine have."""
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if device.platform == "cpu":
+        return Memory("main memory", host, host, shared=True)
+    limit = (device.memory_stats() or {}).get("bytes_limit", 0)
+    return Memory(device.device_kind, limit or host, host)
+
+
+def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 1) -> Plan:
+    """Everything on the device if it fits there, else the frames in host memory; refuse what fits neither way."""
+    config = settings.config
+    shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
+    shortest = 1 if spec.can_terminate or spec.episode_length is None else spec.episode_length
+    least = rp.smallest_capacity(config.horizon, spec.history)
+    capacity = max(rp.slots_to_fill(settings.steps, config.replay_capacity, shortest), least)
+    for on_host in (False, True):
+        plan = _plan(axis.Task(config, shape, capacity, on_host), settings.seeds, devices, memory)
+        if _fits(plan):
+            return plan
+
+    fitting = [c for c in (_largest(settings.seeds, devices, plan, host, least) for host in (False, True)) if c]
+    need = sum(part.size for part in plan.parts if not part.on_host) + _frames(plan)
+    advice = (
+        f"the largest that fits is --replay-capacity {max(fitting)}" if fitting else "not even the smallest replay fits"
+    )
+    raise ConfigError(
+        f"{settings.seeds} seeds with {capacity:,} slots each need {_gib(need)}; there are {_gib(memory.device_bytes)} "
+        f"on {memory.device} and {_gib(memory.host_bytes)} in host memory; {advice}; or use fewer seeds or --steps"
+    )
+
+
+def _plan(task: axis.Task, seeds: int, devices: int, memory: Memory) -> Plan:
+    here = seeds // devices
+
+    def size(tree: object) -> int:
+        return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+    def build() -> axis.SeedStates:
+        return axis.init_states(task._replace(frames_on_host=False), axis.root_keys([0]))
+
+    agent, replay = jax.eval_shape(build)
+    assert replay.obs is not None
+    frames = size(replay.obs)
+    parts = [
+        Part("networks and targets", here * size((agent.online, agent.target))),
+        Part("optimisers", here * size((agent.encoder_optimiser, agent.actor_optimiser, agent.critic_optimiser))),
+        Part(f"replay of {task.capacity:,} slots: observations", here * frames, on_host=False),
+        Part("replay: all else", here * (size(replay) - frames)),
+        Part("workspace, about", here * _workspace(task, size(agent.online.encoder))),
+    ]
+    if task.frames_on_host:
+        parts[2] = Part(parts[2].what, seeds * frames, on_host=True)
+    return Plan(task, devices, parts, memory)
+
+
+def _workspace(task: axis.Task, encoder_bytes: int) -> int:
+    """Bytes that one seed's updates need besides what they keep: gradients, and activations of the roll-out."""
+    config, shape = task.config, task.shape
+    rows = (config.encoder_horizon + 1) * config.batch_size
+    widths = 10 * config.encoder_hidden + 8 * (config.zs_dim + config.zsa_dim)
+    if shape.pixels:
+        widths += 3 * (math.prod(shape.obs_shape) + conv_outputs(shape.obs_shape))
+    return 2 * encoder_bytes + 4 * rows * widths
+
+
+def _fits(plan: Plan) -> bool:
+    on_device = sum(part.size for part in plan.parts if not part.on_host)
+    on_host = _frames(plan)
+    if plan.memory.shared and on_device + on_host > plan.memory.device_bytes:
+        return False
+    return on_device <= plan.memory.device_bytes and on_host <= _HOST_SHARE * plan.memory.host_bytes
+
+
+def _frames(plan: Plan) -> int:
+    return sum(part.size for part in plan.parts if part.on_host)
+
+
+def _largest(seeds: int, devices: int, plan: Plan, on_host: bool, least: int) -> int | None:
+    """The largest capacity that fits, to three digits."""
+
+    def fits(capacity: int) -> bool:
+        task = plan.task._replace(capacity=capacity, frames_on_host=on_host)
+        return _fits(_plan(task, seeds, devices, plan.memory))
+
+    low, high = least, plan.task.capacity
+    if not fits(low):
+        return None
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    digits = max(0, len(str(low)) - 3)
+    return max(least, low // 10**digits * 10**digits)
+
+
+def _gib(size: int) -> str:
+    if size < 0.1 * GIB:
+        return f"{size / 2**20:.1f} MiB"
+    return f"{size / GIB:.2f} GiB" if size < 100 * GIB else f"{size / GIB:.0f} GiB"

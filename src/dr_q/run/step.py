@@ -1,0 +1,78 @@
+"""One agent step of all seeds: take in what came and act on it, start the update, step the simulators meanwhile.
+
+Nothing waits that need not. While the device learns, the simulators step; while the host reads the actions and waits
+for the simulators, another thread dispatches the update. The order of what reaches the device is always the same.
+"""
+
+import concurrent.futures
+import time
+
+from dr_q import agent as drq
+from dr_q.envs import Pool, Transitions
+from dr_q.run import seeds as axis
+
+
+class Clock:
+    """Seconds spent in each part since they were last taken."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """What passed since the lap before belongs to this part."""
+        now = time.perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
+
+    def take(self) -> dict[str, float]:
+        """The seconds of each part; they start anew."""
+        taken, self.seconds, self._last = self.seconds, {}, time.perf_counter()
+        return taken
+
+
+PARTS = ("observe", "act", "simulate", "update")
+"""Dispatching the outcome; waiting for actions; waiting for simulators; waiting for the update's dispatch."""
+
+
+class Stepper:
+    """Steps agents and simulators together."""
+
+    def __init__(self, agents: axis.Seeds, pool: Pool, clock: Clock, arrived: Transitions | None = None):
+        """`arrived` is the outcome of the actions that the agents chose last, where they have been taken already."""
+        self.agents, self.pool, self.clock, self.arrived = agents, pool, clock, arrived
+        self.summary: axis.UpdateSummary | None = None
+        """What the last RL update saw."""
+        self.encoder_seen: drq.EncoderMetrics | None = None
+        """What the last encoder updates saw."""
+        self._dispatcher = concurrent.futures.ThreadPoolExecutor(1)
+
+    def step(self, first_update: int | None) -> None:
+        """An agent step with RL updates from that number (from 0) on, or exploring without any.
+
+        D10: an update sees what was there before the step.
+        """
+        if self.arrived is not None:
+            self.agents.observe(self.arrived, exploring=first_update is None)
+        self.clock.lap("observe")
+        dispatched = None if first_update is None else self._dispatcher.submit(self._update, first_update)
+        actions = self.agents.actions()
+        self.clock.lap("act")
+        self.pool.send(actions)
+        self.arrived = self.pool.receive()
+        self.clock.lap("simulate")
+        if dispatched is not None:
+            dispatched.result()
+        self.clock.lap("update")
+
+    def close(self) -> None:
+        """End the thread."""
+        self._dispatcher.shutdown()
+
+    def _update(self, first: int) -> None:
+        """The RL updates of one agent step, with target copies where they are due."""
+        config = self.agents.task.config
+        for number in range(config.replay_ratio):
+            if (first + number) % config.target_period == 0:
+                self.encoder_seen = self.agents.renew(number)
+            self.summary = self.agents.update(number)

@@ -1,0 +1,194 @@
+"""Where things are does not change what comes out: host memory, several devices, evaluation in the background."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dr_q
+from dr_q import agent as drq
+from dr_q.agent import ConfigError
+from dr_q.cli import main
+from dr_q.envs import Transitions, make_env
+from dr_q.run import seeds as axis
+from dr_q.run.plan import GIB, Memory, make_plan
+from dr_q.run.settings import make_settings
+from tests.envs import toys
+from tests.run import tiny
+from tests.run.test_resume import assert_same
+
+PIXELS = drq.TaskShape((9, 36, 36), 2, history=3)
+CONFIG = drq.preset("dr.q", **{**tiny.SIZES, "target_period": 2, "batch_size": 4})
+
+
+def arrivals(shape: drq.TaskShape, seeds: int, steps: int):
+    """Outcomes of steps; seeds end their episodes at different times."""
+    rng = np.random.default_rng(0)
+    layout = axis.packet_layout(shape)
+    for i in range(steps):
+        if shape.pixels:
+            observations = rng.integers(0, 255, (seeds, 2, *shape.obs_shape), np.uint8)
+        else:
+            observations = rng.normal(size=(seeds, 2, *shape.obs_shape)).astype(np.float32)
+        ends = np.array([[i % (9 + seed) == 8, i % (7 + seed) == 6] for seed in range(seeds)])
+        yield Transitions.of(layout, observations, np.column_stack([rng.normal(size=seeds), ends]))
+
+
+def learn(agents: axis.Seeds, shape: drq.TaskShape, seeds: int) -> list:
+    """A little of everything; what it saw on the way."""
+    steps = list(arrivals(shape, seeds, 44))
+    agents.begin(steps[0].obs)
+    for arrived in steps[:40]:
+        agents.observe(arrived, exploring=True)
+    seen = []
+    for i, arrived in enumerate(steps[40:]):
+        agents.observe(arrived, exploring=False)
+        if i % 2 == 0:
+            seen.append(agents.renew(0))
+        seen += [agents.update(0), agents.actions()]
+    return seen
+
+
+def test_frames_in_host_memory_give_the_same_batches_and_updates():
+    """The ring wraps: 32 slots for 44 transitions and their final observations."""
+    on_device = axis.Seeds(axis.Task(CONFIG, PIXELS, 32), [0, 1])
+    on_host = axis.Seeds(axis.Task(CONFIG, PIXELS, 32, frames_on_host=True), [0, 1])
+    a, b = learn(on_device, PIXELS, 2), learn(on_host, PIXELS, 2)
+    assert on_host.states.replays.obs is None
+    assert on_host.frames is not None
+    np.testing.assert_array_equal(on_host.frames.rings, on_device.states.replays.obs)
+    for name in ("stamp", "valid", "cursor", "clock", "frames_before", "reward"):
+        one, other = (getattr(agents.states.replays, name) for agents in (on_device, on_host))
+        np.testing.assert_array_equal(one, other, err_msg=name)
+    # The batches are the same; the programs around them are not, and may round differently.
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def test_host_and_device_replay_draw_the_same_slots_for_the_same_keys():
+    on_device = axis.Seeds(axis.Task(CONFIG, PIXELS, 64), [0, 1])
+    on_host = axis.Seeds(axis.Task(CONFIG, PIXELS, 64, frames_on_host=True), [0, 1])
+    frames = []
+    for agents in (on_device, on_host):
+        steps = list(arrivals(PIXELS, 2, 40))
+        agents.begin(steps[0].obs)
+        for arrived in steps:
+            agents.observe(arrived, exploring=True)
+        plan = axis.plan_update(agents.task, agents.states.replays, axis.root_keys([0, 1]), jnp.zeros(2, jnp.int32))
+        frames.append(np.asarray(plan.frames))
+    np.testing.assert_array_equal(*frames)
+    assert on_host.frames is not None
+    stored = np.asarray(on_device.states.replays.obs)
+    expected = np.stack([stored[i][frames[0][i]] for i in range(2)])
+    np.testing.assert_array_equal(on_host.frames.gather(frames[1]), expected)
+    np.testing.assert_array_equal(on_host.frames.gather_ahead(frames[1]).result(), expected)
+
+
+def test_a_run_with_little_device_memory_keeps_frames_on_the_host_and_resumes_to_the_byte(tmp_path, capsys):
+    settings = {**tiny.RUN, **tiny.SIZES, "quiet": False}
+    needed = plan_of(make_settings(toys.Walk, steps=tiny.STEPS, changes=tiny.SIZES), 1 * GIB)
+    without_frames = sum(part.size for part in needed.parts if "observations" not in part.what)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    little = (without_frames + 1) / GIB
+    dr_q.train(toys.Walk, steps=tiny.STEPS, out=whole, device_memory=little, **settings)
+    assert "observations: 0.0 MiB in host memory" in capsys.readouterr().out
+    dr_q.train(toys.Walk, steps=80, out=broken, device_memory=little, **settings)
+    dr_q.train(toys.Walk, resume=broken, steps=tiny.STEPS, device_memory=little, quiet=True)
+    assert_same(whole, broken)
+
+
+def plan_of(settings, device_bytes: int, host_bytes: int = 64 * GIB):
+    return make_plan(settings, make_env(settings.task).spec, Memory("a GPU", device_bytes, host_bytes))
+
+
+def test_the_plan_puts_frames_on_the_host_only_if_it_must_and_refuses_with_what_fits():
+    settings = make_settings("dmc-visual/walker-run", seeds=2)
+    roomy = plan_of(settings, 80 * GIB)
+    assert not roomy.task.frames_on_host
+    assert any("observations: 19.7" in line for line in roomy.lines())
+    tight = plan_of(settings, 10 * GIB)
+    assert tight.task.frames_on_host
+    assert tight.task.capacity == 501_000
+    assert any("observations: 19.7" in line and "in host memory" in line for line in tight.lines())
+    with pytest.raises(ConfigError, match=r"the largest that fits is --replay-capacity (\d+); or use fewer") as refused:
+        plan_of(settings, 10 * GIB, 10 * GIB)
+    fits = int(str(refused.value).split("--replay-capacity ")[1].split(";")[0])
+    smaller = make_settings("dmc-visual/walker-run", seeds=2, changes={"replay_capacity": fits})
+    assert plan_of(smaller, 10 * GIB, 10 * GIB).task.capacity == fits
+    larger = make_settings("dmc-visual/walker-run", seeds=2, changes={"replay_capacity": int(1.02 * fits)})
+    with pytest.raises(ConfigError, match="the largest that fits"):
+        plan_of(larger, 10 * GIB, 10 * GIB)
+
+
+def test_a_run_that_cannot_fit_ends_at_once(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["train", "gym/Hopper-v4", "--out", str(out), "--device-memory", "0.00001", *tiny.flags()]
+    assert main(arguments) == 2
+    assert "not even the smallest replay fits" in capsys.readouterr().err
+
+
+def test_evaluation_in_the_background_gives_the_same(tmp_path):
+    for name, background in (("now", False), ("behind", True)):
+        dr_q.train(
+            toys.Walk,
+            seeds=2,
+            steps=tiny.STEPS,
+            out=tmp_path / name,
+            background_evaluation=background,
+            **tiny.RUN,
+            **tiny.SIZES,
+        )
+    assert_same(tmp_path / "now", tmp_path / "behind")
+    record = [json.loads((tmp_path / name / "policy/policy.json").read_text()) for name in ("now", "behind")]
+    assert record[0] == record[1]
+
+
+TWO_DEVICES = """
+import sys; sys.path.insert(0, {root!r})
+import jax, numpy as np
+from dr_q import agent as drq
+from dr_q.run import seeds as axis
+from tests.run.test_places import CONFIG, learn
+shape = drq.TaskShape((5,), 2)
+task = axis.Task(CONFIG, shape, 64)
+assert len(jax.devices()) == 2
+both = axis.Seeds(task, [0, 1, 2, 3])
+assert both.placement.devices == tuple(jax.devices())
+seen = learn(both, shape, 4)
+assert {{d for x in jax.tree.leaves(both.states) for d in x.devices()}} == set(jax.devices())
+whole = jax.tree.map(np.asarray, both.states)
+
+import tests.run.test_places as places
+every = list(places.arrivals(shape, 4, 44))
+for part in (slice(0, 2), slice(2, 4)):
+    mine = [type(t)(t.packet[part].copy(), t.layout) for t in every]
+    places.arrivals = lambda *_: iter(mine)
+    alone = axis.Seeds(task, list(range(4))[part], jax.devices()[:1])
+    assert len(alone.placement.devices) == 1
+    places.learn(alone, shape, 2)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(alone.states), strict=True):
+        # Not to the last bit: XLA compiles for several devices, and rounds, differently.
+        np.testing.assert_allclose(a[part], np.asarray(b), rtol=1e-5, atol=1e-6)
+three = axis.Placement(3)
+assert len(three.devices) == 1  # equal shares only
+print("same")
+"""
+
+
+def test_seeds_spread_over_devices_learn_as_on_one_with_as_many_seeds():
+    root = str(Path(__file__).parents[2])
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_DEVICES.format(root=root)],
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.strip() == "same"
