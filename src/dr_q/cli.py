@@ -97,6 +97,10 @@ class Train:
     """Dimensions of Gaussian noise appended to each observation; the paper's study: 50. [0]"""
     in_process: _optional(bool, "{True,False}") = None  # pyright: ignore
     """Simulate in this process. [yes with one seed, else a process for each]"""
+    background_evaluation: _optional(bool, "{True,False}") = None  # pyright: ignore
+    """Evaluate while training goes on. [yes on a GPU, if cores are left]"""
+    device_memory: _optional(float, "GIB") = None  # pyright: ignore
+    """Memory of each device to fill at most; observations that do not fit go to host memory. [all]"""
     wandb: bool = False
     """Log to Weights & Biases too."""
     algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
@@ -125,6 +129,8 @@ class Train:
             stop_after=self.stop_after,
             wandb=self.wandb,
             in_process=self.in_process,
+            background_evaluation=self.background_evaluation,
+            device_memory=self.device_memory,
             **({} if self.resume is not None else given),
         )
         print(f"{outcome.status}: {outcome.folder}")
@@ -316,22 +322,61 @@ class Doctor:
 
     def run(self) -> int:
         """Examine."""
-        from dr_q.run.doctor import device_memory, examine, memory_plan
+        from dr_q.run.doctor import examine, memory_plan
 
         for finding in examine():
             mark = "ok  " if finding.ok else "--  "
             fix = "" if finding.ok else f"  ->  {finding.fix}"
             print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
         if self.task is not None:
-            plan = memory_plan(self.task, self.seeds, self.preset, self.steps)
-            where, limit = device_memory()
-            total = sum(size for _, size in plan)
-            print(f"{self.task}, {self.seeds} seed{'s' if self.seeds > 1 else ''}, {self.preset}: held in {where}")
-            for what, size in [*plan, ("in all", total)]:
-                print(f"    {what}: {size / 2**30:.2f} GiB")
-            if limit is not None:
-                verdict = "fits" if total < 0.8 * limit else "does not fit: fewer seeds, --steps or --replay-capacity"
-                print(f"    of {limit / 2**30:.1f} GiB: {verdict}")
+            print(f"{self.task}, {self.seeds} seed{'s' if self.seeds > 1 else ''}, {self.preset}:")
+            for line in memory_plan(self.task, self.seeds, self.preset, self.steps):
+                print(line)
+        return 0
+
+
+@dataclasses.dataclass
+class Bench:
+    """Measure this machine's throughput by part, as a table to paste into an issue."""
+
+    task: tyro.conf.Positional[str] = "dmc/cheetah-run"
+    """Any task that `dr-q train` takes."""
+    seeds: int = 1
+    """Seeds trained at once."""
+    steps: int = 1_000
+    """Agent steps to time, after exploration."""
+    preset: str = "dr.q"
+    """Whose networks and batch."""
+    replay_capacity: _optional(int, "N") = None  # pyright: ignore
+    """Slots of the replay. [the preset's, or what the paper's budget fills]"""
+    with_evaluation: bool = False
+    """Also time 5,000 steps with one evaluation, the paper's schedule."""
+    in_process: _optional(bool, "{True,False}") = None  # pyright: ignore
+    """Simulate in this process. [yes with one seed, else a process for each]"""
+    json: _optional(Path, "FILE") = None  # pyright: ignore
+    """Where to write the figures too."""
+
+    def run(self) -> int:
+        """Measure."""
+        from dr_q.run.bench import bench
+        from dr_q.run.settings import make_settings
+
+        if self.steps < 1:
+            raise ConfigError(f"steps must be at least 1, got {self.steps}")
+        changes = {} if self.replay_capacity is None else {"replay_capacity": self.replay_capacity}
+        settings = make_settings(self.task, preset_name=self.preset, seeds=self.seeds, changes=changes)
+        if self.replay_capacity is not None:
+            settings = dataclasses.replace(settings, steps=max(settings.steps, self.replay_capacity))
+        figures = bench(
+            settings,
+            self.steps,
+            in_process=self.in_process,
+            with_evaluation=self.with_evaluation,
+            say=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        print(figures.markdown())
+        if self.json is not None:
+            self.json.write_text(json.dumps(dataclasses.asdict(figures), indent=1) + "\n")
         return 0
 
 
@@ -353,6 +398,7 @@ _COMMANDS = {
     "tasks": Tasks,
     "presets": Presets,
     "doctor": Doctor,
+    "bench": Bench,
     "version": Version,
 }
 

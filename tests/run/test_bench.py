@@ -1,0 +1,29 @@
+"""The benchmark measures what it says; how fast anything is, no test asks."""
+
+import pytest
+
+from dr_q.run import bench as benchmark
+from dr_q.run.settings import make_settings
+from tests.envs import toys
+from tests.run import tiny
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
+    monkeypatch.setattr(benchmark, "EXPLORE", 60)
+    monkeypatch.setattr(benchmark, "EVAL_EVERY", 20)
+    settings = make_settings(toys.Walk, changes=tiny.SIZES, seeds=seeds, steps=400, eval_episodes=1)
+    lines = []
+    figures = benchmark.bench(settings, 15, with_evaluation=True, say=lines.append)
+    assert figures.steps == 20, "whole target periods"
+    assert figures.seed_steps_per_s == pytest.approx(1000 * seeds / figures.step)
+    assert set(figures.parts) == {"observe", "act", "simulate", "update"}
+    assert all(value > 0 for value in figures.parts.values())
+    assert (figures.slowest_simulator is None) == (seeds == 1)
+    assert figures.stored_bytes > 0
+    assert figures.evaluated_step is not None
+    text = figures.markdown()
+    assert f"{seeds} seeds, replay of 800 slots" in text
+    for part in ("seed-steps/s, after exploration", "encoder update", "critic + actor update", "compile", "cores"):
+        assert part in text
+    assert any(line.startswith("compiled in") for line in lines)
