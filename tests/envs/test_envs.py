@@ -13,10 +13,10 @@ from dr_q.envs import (
     TaskError,
     canonical,
     make_env,
-    paper_tasks,
     stream_seed,
     suite_tasks,
 )
+from dr_q.paper import paper_tasks
 from tests.envs import toys
 
 

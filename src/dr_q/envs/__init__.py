@@ -5,7 +5,7 @@ from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions
 from dr_q.envs.protocol import ActionScale, Env, EnvSpec, Step, TaskError
 from dr_q.envs.seat import PacketLayout
 from dr_q.envs.seeding import stream_seed
-from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, TaskInfo, canonical, make_env, paper_tasks, suite_tasks
+from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, canonical, make_env, suite_tasks
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
@@ -22,13 +22,11 @@ __all__ = [
     "Source",
     "Step",
     "TaskError",
-    "TaskInfo",
     "Transitions",
     "WorkerError",
     "canonical",
     "make_env",
     "open_pool",
-    "paper_tasks",
     "stream_seed",
     "suite_tasks",
 ]

@@ -1,10 +1,6 @@
 """The 73 tasks by name, and environments from names."""
 
-import csv
-import dataclasses
 import difflib
-import functools
-import importlib.resources
 from collections.abc import Callable
 
 import gymnasium
@@ -14,49 +10,11 @@ from dr_q.envs.gym import GymEnv, make_registered
 from dr_q.envs.humanoid_bench import HumanoidBenchEnv
 from dr_q.envs.noisy import NoisyState
 from dr_q.envs.protocol import Env, TaskError
+from dr_q.paper import TaskInfo, paper_tasks
 
 FAMILIES = ("gym", "dmc", "dmc-visual", "hbench")
 SUITES = ("gym", "dmc-easy", "dmc-hard", "dmc", "dmc-visual", "hbench", "hbench-hand", "all")
-_PREFIX = {"dmc-easy": "dmc", "dmc-hard": "dmc", "hbench-hand": "hbench"}
 DEFAULT_AGENT_STEPS = 500_000
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskInfo:
-    """One of the paper's tasks."""
-
-    name: str
-    """What the command line calls it, family/id."""
-    suite: str
-    agent_steps: int
-    """The paper's budget."""
-    action_repeat: int
-    episode_length: int
-    """Agent steps."""
-    random_score: float | None
-    """Return of random actions, where the paper gives one."""
-    reference_score: float | None
-    """What the score is normalised by, where the suite has one."""
-
-
-@functools.cache
-def paper_tasks() -> dict[str, TaskInfo]:
-    """All 73 tasks of the paper, by name."""
-    text = (importlib.resources.files("dr_q.envs") / "data" / "tasks.csv").read_text()
-    tasks = {}
-    for row in csv.DictReader(text.splitlines()):
-        family = _PREFIX.get(row["suite"], row["suite"])
-        name = f"{family}/{row['env_id'].removeprefix('visual-')}"
-        tasks[name] = TaskInfo(
-            name=name,
-            suite=row["suite"],
-            agent_steps=int(row["agent_steps"]),
-            action_repeat=int(row["action_repeat"]),
-            episode_length=int(row["episode_length"]),
-            random_score=float(row["random_score"]) if row["random_score"] else None,
-            reference_score=float(row["reference_score"]) if row["reference_score"] else None,
-        )
-    return tasks
 
 
 def suite_tasks(suite: str) -> list[TaskInfo]:

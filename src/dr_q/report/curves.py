@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dr_q.report.published import published_score
+from dr_q.paper import published_score
 from dr_q.report.results import RunRecord
 
 _STYLES = ("-", "--", "-.", ":")

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import dr_q
-from dr_q.report import published_score
+from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.plan import Plan
 from dr_q.run.settings import Settings
@@ -199,8 +199,6 @@ class Display:
 
 def settings_budget(settings: Settings) -> int:
     """The paper's budget of the task, for the line that names its score."""
-    from dr_q.envs import paper_tasks
-
     known = paper_tasks().get(settings.task_name)
     return known.agent_steps if known else settings.steps
 

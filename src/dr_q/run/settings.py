@@ -8,7 +8,8 @@ from typing import Any
 import gymnasium
 
 from dr_q.agent import Config, ConfigError, preset
-from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, paper_tasks
+from dr_q.envs import DEFAULT_AGENT_STEPS, canonical
+from dr_q.paper import paper_tasks
 
 EVAL_EPISODES = 10
 EVAL_EVERY = 5_000

@@ -1,0 +1,160 @@
+"""The paper's tables: tasks, every printed score with its interval, printed aggregates, and what is wrong in print.
+
+Figures are as printed; what looks wrong is listed in `PRINT_NOTES` and changed nowhere.
+"""
+
+import csv
+import dataclasses
+import functools
+import importlib.resources
+from typing import NamedTuple
+
+_PREFIX = {"dmc-easy": "dmc", "dmc-hard": "dmc", "hbench-hand": "hbench"}
+SUITES = ("gym", "dmc-easy", "dmc-hard", "dmc-visual", "hbench", "hbench-hand")
+"""The paper's six tables, in order."""
+OURS = "DR.Q"
+DMC_HIGHEST = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskInfo:
+    """One of the paper's tasks."""
+
+    name: str
+    """What the command line calls it, family/id."""
+    suite: str
+    agent_steps: int
+    """The paper's budget."""
+    action_repeat: int
+    episode_length: int
+    """Agent steps."""
+    random_score: float | None
+    """Return of random actions, where the paper gives one."""
+    reference_score: float | None
+    """What the score is normalised by, where the suite has one."""
+    note: str = ""
+    """What is wrong about it in print."""
+
+    def normalise(self, score: float) -> float:
+        """DMC: return / 1000; elsewhere 0 is random and 1 the reference (TD3 in Gym, success in HumanoidBench)."""
+        if self.random_score is None or self.reference_score is None:
+            return score / DMC_HIGHEST
+        return (score - self.random_score) / (self.reference_score - self.random_score)
+
+
+class Published(NamedTuple):
+    """One printed cell: the mean over seeds at the end of the budget, and its 95% interval (nan where none is)."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Aggregate(NamedTuple):
+    """One printed aggregate of a suite."""
+
+    suite: str
+    algorithm: str
+    statistic: str
+    """IQM, Median or Mean."""
+    value: float
+    low: float
+    high: float
+
+
+class PrintNote(NamedTuple):
+    """Something in print that does not add up."""
+
+    suite: str
+    what: str
+
+
+PRINT_NOTES = (
+    PrintNote(
+        "dmc-easy",
+        "cheetah-run of SimBa (920) and SimBaV2 (821) look swapped: with them exchanged the means of both columns come "
+        "to within 0.003 of the printed ones, and published runs of SimBaV2 end above 900.",
+    ),
+    PrintNote("dmc-easy", "The printed Mean of MR.Q, 0.874, is not that of its column, 0.871."),
+    PrintNote(
+        "all",
+        "'Median' is computed in two ways: for some columns it is the median over tasks (in DMC TD-MPC2, TD7, "
+        "DreamerV3, PPO), for others (DR.Q, MR.Q, SimBa, SimBaV2, FoG) a number near the Mean, which that median is "
+        "not. They cannot be compared.",
+    ),
+    PrintNote(
+        "dmc-visual",
+        "The caption's normalisation is not the one of the numbers: the printed Means are those of return / 1000.",
+    ),
+)
+"""Known errors in print, besides those of single tasks (`TaskInfo.note`)."""
+
+
+@functools.cache
+def paper_tasks() -> dict[str, TaskInfo]:
+    """All 73 tasks of the paper, by name."""
+    return {
+        _name(row): TaskInfo(
+            name=_name(row),
+            suite=row["suite"],
+            agent_steps=int(row["agent_steps"]),
+            action_repeat=int(row["action_repeat"]),
+            episode_length=int(row["episode_length"]),
+            random_score=float(row["random_score"]) if row["random_score"] else None,
+            reference_score=float(row["reference_score"]) if row["reference_score"] else None,
+            note=row["note"],
+        )
+        for row in _rows("tasks.csv")
+    }
+
+
+@functools.cache
+def published_scores() -> dict[tuple[str, str], Published]:
+    """Every printed score, by task and algorithm, in the order of print."""
+    return {
+        (_name(row), row["algorithm"]): Published(float(row["mean"]), *(_number(row[k]) for k in ("ci_low", "ci_high")))
+        for row in _rows("scores.csv")
+    }
+
+
+def published_score(task: str, algorithm: str = OURS) -> Published | None:
+    """The paper's score of an algorithm on a task, if it has one."""
+    return published_scores().get((task, algorithm))
+
+
+@functools.cache
+def published_aggregates() -> tuple[Aggregate, ...]:
+    """Every printed aggregate."""
+    return tuple(
+        Aggregate(
+            row["suite"],
+            row["algorithm"],
+            row["statistic"],
+            *(_number(row[k]) for k in ("value", "ci_low", "ci_high")),
+        )
+        for row in _rows("aggregates.csv")
+    )
+
+
+@functools.cache
+def algorithms(suite: str | None = None) -> tuple[str, ...]:
+    """The algorithms with a printed score in a suite, or anywhere: ours first, then by how many tasks they have."""
+    counts: dict[str, int] = {}
+    for task, algorithm in published_scores():
+        if suite is None or paper_tasks()[task].suite == suite:
+            counts[algorithm] = counts.get(algorithm, 0) + 1
+    return tuple(sorted(counts, key=lambda name: (name != OURS, -counts[name], name.lower())))
+
+
+def _rows(file: str) -> list[dict[str, str]]:
+    text = (importlib.resources.files("dr_q.paper") / file).read_text()
+    return list(csv.DictReader(text.splitlines()))
+
+
+def _name(row: dict[str, str]) -> str:
+    family = _PREFIX.get(row["suite"], row["suite"])
+    return f"{family}/{row['env_id'].removeprefix('visual-')}"
+
+
+def _number(text: str) -> float:
+    return float(text) if text else float("nan")

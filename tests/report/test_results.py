@@ -1,0 +1,103 @@
+"""One tidy format for results, wherever they come from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dr_q.cli import main
+from dr_q.report import read_results
+
+
+def make_run(folder: Path, task="dmc/walker-run", preset="dr.q", seeds=(0, 1), noise_dims=0, score=100.0) -> Path:
+    folder.mkdir(parents=True)
+    settings = {"task": task, "preset": preset, "noise_dims": noise_dims}
+    (folder / "run.json").write_text(json.dumps({"settings": settings}))
+    lines = ["seed,agent_steps,env_frames,return_mean,return_std,length_mean,episodes"]
+    lines += [
+        f"{seed},{step},{2 * step},{score + seed + step / 7},1.5,500.0,10" for step in (0, 5000) for seed in seeds
+    ]
+    (folder / "evals.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_runs_folders_and_files_give_the_same_rows(tmp_path, capsys):
+    make_run(tmp_path / "sweep" / "a")
+    make_run(tmp_path / "sweep" / "deep" / "b", preset="mr.q", score=50)
+    make_run(tmp_path / "c", noise_dims=50)
+    out = tmp_path / "results.csv"
+    assert main(["results", str(tmp_path / "sweep"), str(tmp_path / "c"), "--out", str(out)]) == 0
+    assert "results.csv: 12 evaluations, 1 task, 3 presets, 6 seeds" in capsys.readouterr().out
+    header, first, *_ = out.read_text().splitlines()
+    assert header == "task,preset,seed,agent_steps,return,env_frames,return_std,length_mean,episodes"
+    assert first == "dmc/walker-run,dr.q,0,0,100.0,0,1.5,500.0,10"
+    again = read_results([out])
+    assert again == read_results([tmp_path / "sweep", tmp_path / "c"])
+    assert {result.preset for result in again} == {"dr.q", "mr.q", "dr.q+noise50"}
+    assert again[1].score == 100 + 5000 / 7, "every digit is kept"
+    # The same evaluations twice are the same evaluations.
+    assert read_results([out, tmp_path / "c"]) == again
+
+
+def test_other_peoples_files_need_five_columns_and_keep_the_rest(tmp_path):
+    path = tmp_path / "theirs.csv"
+    path.write_text("seed,note,return,agent_steps,preset,task\n3,x,1.25,10,theirs,gym/Ant-v4\n")
+    (result,) = read_results([path])
+    assert result == ("gym/Ant-v4", "theirs", 3, 10, 1.25, {"note": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task,seed\na,1\n", "has no column preset, agent_steps, return; got task, seed; results need task, preset"),
+        ("", "has no column task, preset, seed, agent_steps, return; got nothing"),
+        ("task,preset,seed,agent_steps,return\na,b,x,1,2\n", "line 2: seed and agent_steps must be whole numbers"),
+        ("task,preset,seed,agent_steps,return\na,b,1,1,nan\n", "line 2: return nan at agent_steps 1 cannot be"),
+    ],
+)
+def test_files_that_are_not_results_are_refused_in_one_line(text, message, tmp_path, capsys):
+    path = tmp_path / "file.csv"
+    path.write_text(text)
+    assert main(["results", str(path), "--out", str(tmp_path / "out.csv")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_what_is_not_there_or_disagrees_is_said(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for source, message in (("nowhere", "is not there"), ("empty", "holds no run")):
+        assert main(["results", str(tmp_path / source), "--out", str(tmp_path / "out.csv")]) == 2
+        assert message in capsys.readouterr().err
+    one, other = make_run(tmp_path / "one"), make_run(tmp_path / "other", score=101)
+    assert main(["results", str(one), str(other), "--out", str(tmp_path / "out.csv")]) == 2
+    assert "disagree about dmc/walker-run, dr.q, seed 0 at 0 steps: 101 and 100" in capsys.readouterr().err
+
+
+def test_published_prints_a_task_a_suite_and_an_algorithm(capsys):
+    assert main(["published", "dmc/cheetah_run"]) == 0
+    text = capsys.readouterr().out
+    assert "DR.Q       911   [905, 918]    0.911" in text
+    assert "SimBa (920) and SimBaV2 (821) look swapped" in text
+    assert main(["published", "gym"]) == 0
+    text = capsys.readouterr().out
+    assert "gym/Humanoid-v4" in text
+    assert "1.608 [1.449, 1.759]" in text
+    assert main(["published", "hbench", "--algorithm", "mr.q"]) == 0
+    assert "hbench/h1-walk-v0" in capsys.readouterr().out
+    assert main(["published", "all", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 630
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["published", "dmc/cheeta-run"], "the paper has no task 'dmc/cheeta-run'; did you mean 'dmc/cheetah-run'?"),
+        (["published", "atari"], "unknown suite 'atari'"),
+        (["published", "gym", "--algorithm", "sac"], "no scores of 'sac' in the paper; it has DR.Q, "),
+    ],
+)
+def test_unknown_names_are_explained(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
