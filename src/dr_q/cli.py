@@ -424,6 +424,84 @@ class Results:
 
 
 @dataclasses.dataclass
+class Compare:
+    """Compare two sets of runs, task by task and over all, and say what can be concluded."""
+
+    first: tyro.conf.Positional[str]
+    """A run, a folder of runs, or a CSV file of results; of several presets one: results.csv@dr.q"""
+    second: tyro.conf.Positional[str]
+    """The same, to compare with: results.csv@mr.q"""
+    at: _optional(int, "STEP") = None  # pyright: ignore
+    """Agent steps at which to compare, or the last evaluation before. [the last that all seeds have]"""
+    json: bool = False
+    """As JSON."""
+
+    def run(self) -> int:
+        """Compare."""
+        from dr_q.report import compare
+
+        sides = [_results_of(source) for source in (self.first, self.second)]
+        presets = [", ".join(sorted({result.preset for result in side})) for side in sides]
+        names = presets if presets[0] != presets[1] else [self.first, self.second]
+        try:
+            found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        except ImportError as error:
+            raise ConfigError(f"a comparison needs {error.name}: pip install 'dr-q[report]'") from error
+        if self.json:
+            record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
+            print(json.dumps({**record, "sentences": found.sentences()}, indent=1))
+            return 0
+        table = Table(
+            "task",
+            "agent steps",
+            "seeds",
+            *names,
+            "difference",
+            "95% interval",
+            "P(better)",
+            "",
+            box=None,
+            pad_edge=False,
+        )
+        for row in found.tasks:
+            gap = row.difference
+            table.add_row(
+                row.task,
+                f"{row.agent_steps:,}",
+                f"{row.seeds[0]}, {row.seeds[1]}",
+                f"{row.means[0]:.4g}",
+                f"{row.means[1]:.4g}",
+                f"{gap.value:+.4g}",
+                "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
+                f"{row.improvement:.2f}",
+                row.verdict,
+            )
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        for sentence in found.sentences():
+            print(sentence)
+        return 0
+
+
+def _results_of(source: str) -> list[Any]:
+    """The results of one preset."""
+    from dr_q.report import read_results
+
+    path, _, preset = source.partition("@")
+    try:
+        results = read_results([path])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    presets = sorted({result.preset for result in results})
+    if preset and preset not in presets:
+        raise ConfigError(f"{path} has no results of preset '{preset}'; it has {', '.join(presets) or 'none'}")
+    if not preset and len(presets) > 1:
+        raise ConfigError(f"{path} has several presets; choose one: {', '.join(f'{path}@{name}' for name in presets)}")
+    return [result for result in results if not preset or result.preset == preset]
+
+
+@dataclasses.dataclass
 class Presets:
     """List the presets and what each changes from DR.Q."""
 
@@ -531,6 +609,7 @@ _COMMANDS = {
     "tasks": Tasks,
     "published": PublishedScores,
     "results": Results,
+    "compare": Compare,
     "presets": Presets,
     "doctor": Doctor,
     "bench": Bench,

@@ -83,7 +83,7 @@ def write_results(results: Iterable[Result], path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*COLUMNS, *extra])
         for result in results:
-            writer.writerow([*result[:4], repr(result.score), *(result.more.get(name, "") for name in extra)])
+            writer.writerow([*result[:4], repr(float(result.score)), *(result.more.get(name, "") for name in extra)])
 
 
 def _read(path: Path) -> list[Result]:

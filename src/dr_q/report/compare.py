@@ -1,0 +1,158 @@
+"""Two sets of results against each other."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dr_q.report.results import Result
+from dr_q.report.statistics import (
+    FEWEST_SEEDS,
+    Estimate,
+    difference,
+    final_scores,
+    improvement,
+    normalised,
+    overall,
+)
+
+
+class TaskComparison(NamedTuple):
+    """One task, at the last step that both sets have."""
+
+    task: str
+    agent_steps: int
+    seeds: tuple[int, int]
+    means: tuple[float, float]
+    difference: Estimate
+    """First minus second."""
+    improvement: float
+    """The chance that a run of the first is better than one of the second."""
+
+    @property
+    def verdict(self) -> str:
+        """What its interval says."""
+        return _verdict(self.difference)
+
+
+class Comparison(NamedTuple):
+    """All tasks that both sets have."""
+
+    names: tuple[str, str]
+    tasks: list[TaskComparison]
+    difference: Estimate | None
+    """Of normalised scores over the paper's tasks among them; None if there are none."""
+    improvement: Estimate | None
+    left_out: list[str]
+    """Tasks that only one set has."""
+
+    def sentences(self) -> list[str]:
+        """What can be concluded, and what cannot."""
+        first, second = self.names
+        said = []
+        if self.difference is not None and self.improvement is not None:
+            known = _paper_tasks_in(self.tasks)
+            said.append(
+                f"Over {known} task{'s' if known > 1 else ''}, {first} minus {second} is {_signed(self.difference)} in "
+                f"normalised score, and a run of {first} is better than one of {second} with probability "
+                f"{_plain(self.improvement)}: {_conclusion(self.difference, first, second)}."
+            )
+        clear = [task for task in self.tasks if task.verdict in ("above", "below")]
+        unclear = [task for task in self.tasks if task.verdict == "no difference seen"]
+        few = [task for task in self.tasks if task.verdict == "too few seeds"]
+        if clear:
+            parts = [f"{task.verdict} on {task.task}" for task in clear]
+            by_chance = 0.05 * (len(self.tasks) - len(few))
+            said.append(
+                f"{first} is {', '.join(parts)}; of {len(self.tasks) - len(few)} intervals about {by_chance:.1f} would "
+                "exclude 0 by chance."
+            )
+        if unclear:
+            widest = max(unclear, key=lambda task: task.difference.high - task.difference.low)
+            said.append(
+                f"On {len(unclear)} task{'s' if len(unclear) > 1 else ''} no difference is seen, which does not mean "
+                f"that there is none: on {widest.task} anything from {widest.difference.low:+.4g} to "
+                f"{widest.difference.high:+.4g} fits."
+            )
+        if few:
+            said.append(
+                f"On {len(few)} task{'s' if len(few) > 1 else ''} one side has fewer than {FEWEST_SEEDS} seeds: "
+                "nothing can be said."
+            )
+        if self.left_out:
+            said.append(f"Not compared, because only one side has them: {', '.join(self.left_out)}.")
+        said.append("Nothing follows for other tasks, other budgets, or settings in which the two sets also differ.")
+        return said
+
+
+def compare(
+    first: Iterable[Result], second: Iterable[Result], names: tuple[str, str], at: int | None = None
+) -> Comparison:
+    """Compare at the last step that all seeds of both sets have, task by task and over all; ValueError if at none."""
+    first, second = list(first), list(second)
+    tasks_of = [{result.task for result in results} for results in (first, second)]
+    rows, sides = [], ({}, {})
+    for task in sorted(tasks_of[0] & tasks_of[1]):
+        mine = [[result for result in results if result.task == task] for results in (first, second)]
+        step = _last_common_step(mine[0], mine[1], at)
+        if step is None:
+            continue
+        a, b = (final_scores([r for r in results if r.agent_steps == step])[0][task] for results in mine)
+        sides[0][task], sides[1][task] = a, b
+        means = tuple(sum(seeds.values()) / len(seeds) for seeds in (a, b))
+        gap, chance = difference(a.values(), b.values()), improvement(a.values(), b.values())
+        rows.append(TaskComparison(task, step, (len(a), len(b)), (means[0], means[1]), gap, chance))
+    if not rows:
+        raise ValueError(
+            f"{names[0]} and {names[1]} have no task in common at a step that all their seeds were evaluated at; "
+            f"the first has {', '.join(sorted(tasks_of[0])) or 'nothing'}, the second "
+            f"{', '.join(sorted(tasks_of[1])) or 'nothing'}"
+        )
+    done = {row.task for row in rows}
+    left_out = sorted((tasks_of[0] | tasks_of[1]) - done)
+    gap = chance = None
+    known = [normalised(side) for side in sides]
+    if known[0]:
+        gap, chance = overall(known[0], known[1])
+    return Comparison(names, rows, gap, chance, left_out)
+
+
+def _last_common_step(first: list[Result], second: list[Result], at: int | None) -> int | None:
+    steps: dict[tuple[int, int], set[int]] = {}
+    for side, results in enumerate((first, second)):
+        for result in results:
+            steps.setdefault((side, result.seed), set()).add(result.agent_steps)
+    common = {step for step in set.intersection(*steps.values()) if at is None or step <= at}
+    return max(common) if common else None
+
+
+def _paper_tasks_in(rows: list[TaskComparison]) -> int:
+    return len(normalised({row.task: {0: 0.0} for row in rows}))
+
+
+def _verdict(gap: Estimate) -> str:
+    if math.isnan(gap.low):
+        return "too few seeds"
+    if gap.low > 0:
+        return "above"
+    return "below" if gap.high < 0 else "no difference seen"
+
+
+def _conclusion(gap: Estimate, first: str, second: str) -> str:
+    return {
+        "above": f"{first} is better on average over these tasks",
+        "below": f"{second} is better on average over these tasks",
+        "no difference seen": "which of them is better on average is not settled",
+        "too few seeds": f"with fewer than {FEWEST_SEEDS} seeds a side, no interval can be given",
+    }[_verdict(gap)]
+
+
+def _signed(estimate: Estimate) -> str:
+    if math.isnan(estimate.low):
+        return f"{estimate.value:+.3f}"
+    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
+
+
+def _plain(estimate: Estimate) -> str:
+    if math.isnan(estimate.low):
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"

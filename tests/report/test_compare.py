@@ -1,0 +1,146 @@
+"""Statistics against what is known, and what a comparison may say."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dr_q.cli import main
+from dr_q.report import Result, compare
+from dr_q.report import statistics as st
+
+
+def results(preset: str, scores: dict[str, list[float]], steps: tuple[int, ...] = (0, 1000)) -> list[Result]:
+    return [
+        Result(task, preset, seed, step, value * (step + 1) / (steps[-1] + 1), {})
+        for task, values in scores.items()
+        for seed, value in enumerate(values)
+        for step in steps
+    ]
+
+
+RNG = np.random.default_rng(0)
+GOOD = {task: list(RNG.normal(800, 30, 10)) for task in ("dmc/walker-run", "dmc/cheetah-run", "dmc/fish-swim")}
+BAD = {task: list(RNG.normal(600, 30, 10)) for task in GOOD}
+
+
+def test_final_scores_are_at_the_last_step_that_every_seed_has():
+    rows = results("a", {"dmc/walker-run": [10.0, 20.0]}, (0, 5, 9))
+    rows.append(Result("dmc/walker-run", "a", 0, 20, 99.0, {}))  # seed 1 is not there yet
+    scores, steps = st.final_scores(rows)
+    assert steps == {"dmc/walker-run": 9}
+    assert scores == {"dmc/walker-run": {0: 10.0, 1: 20.0}}
+    assert st.final_scores(rows, at=6)[1] == {"dmc/walker-run": 5}
+
+
+def test_welch_interval_is_that_of_the_textbook():
+    a, b = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0]
+    estimate = st.difference(a, b)
+    assert estimate.value == pytest.approx(np.mean(a) - np.mean(b))
+    # By hand: standard error and Welch-Satterthwaite degrees of freedom.
+    va, vb = np.var(a, ddof=1) / 6, np.var(b, ddof=1) / 8
+    degrees = (va + vb) ** 2 / (va**2 / 5 + vb**2 / 7)
+    from scipy.stats import t
+
+    half = t.ppf(0.975, degrees) * np.sqrt(va + vb)
+    assert (estimate.low, estimate.high) == pytest.approx((estimate.value - half, estimate.value + half))
+
+
+def test_intervals_cover_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    inside = [st.difference(rng.normal(1, 1, 10), rng.normal(0, 3, 10)) for _ in range(400)]
+    assert 0.92 < np.mean([e.low < 1 < e.high for e in inside]) < 0.98
+    means = [st.mean(rng.normal(5, 2, 10)) for _ in range(400)]
+    assert 0.92 < np.mean([e.low < 5 < e.high for e in means]) < 0.98
+
+
+def test_improvement_counts_pairs_and_halves_ties():
+    assert st.improvement([2.0, 3.0], [1.0]) == 1
+    assert st.improvement([1.0], [1.0]) == 0.5
+    assert st.improvement([0.0, 2.0], [1.0, 1.0]) == 0.5
+
+
+def test_overall_improvement_is_rliables():
+    from rliable import metrics
+
+    a, b = ({f"t{i}": dict(enumerate(RNG.normal(i, 1, 5 + k).round(1))) for i in range(4)} for k in range(2))
+    _, chance = st.overall(a, b)
+    assert chance.value == pytest.approx(metrics.probability_of_improvement(st.table(a), st.table(b)))
+    assert chance.low < chance.value < chance.high
+
+
+def test_aggregates_of_known_scores():
+    scores = {f"t{i}": dict(enumerate([0.1 * i + 0.01 * s for s in range(4)])) for i in range(8)}
+    found = st.aggregates(scores)
+    values = np.array([list(s.values()) for s in scores.values()])
+    assert (found.seeds, found.tasks) == (4, 8)
+    assert found.mean.value == pytest.approx(values.mean())
+    assert found.median.value == pytest.approx(np.median(values.mean(axis=1)))
+    middle = np.sort(values.ravel())[8:24]
+    assert found.iqm.value == pytest.approx(middle.mean())
+    for estimate in found[:3]:
+        assert estimate.low <= estimate.value <= estimate.high
+    assert found == st.aggregates(scores), "the same numbers every time"
+
+
+def test_few_seeds_give_no_interval():
+    assert np.isnan(st.mean([1.0, 2.0]).low)
+    assert np.isnan(st.difference([1.0, 2.0], [1.0, 2.0, 3.0]).low)
+    assert np.isnan(st.aggregates({"a": {0: 1.0}}).mean.low)
+
+
+def test_a_clear_difference_is_said_with_its_limits():
+    found = compare(results("good", GOOD), results("bad", BAD), ("good", "bad"))
+    assert [row.verdict for row in found.tasks] == ["above"] * 3
+    assert found.difference is not None
+    assert found.improvement is not None
+    assert found.difference.value == pytest.approx(0.2, abs=0.03)
+    assert found.improvement.value > 0.99
+    text = " ".join(found.sentences())
+    assert "good is better on average over these tasks" in text
+    assert "Nothing follows for other tasks" in text
+    turned = compare(results("bad", BAD), results("good", GOOD), ("bad", "good"))
+    assert [row.verdict for row in turned.tasks] == ["below"] * 3
+
+
+def test_no_difference_is_not_called_equality():
+    same = {task: [value + 1 for value in values] for task, values in GOOD.items()}
+    found = compare(results("a", GOOD), results("b", same), ("a", "b"))
+    text = " ".join(found.sentences())
+    assert "which of them is better on average is not settled" in text
+    assert "no difference is seen, which does not mean that there is none" in text
+
+
+def test_own_tasks_count_for_themselves_and_single_sided_ones_are_named():
+    mine = {"callable:my.Env": [1.0, 2.0, 3.0, 4.0]}
+    found = compare(results("a", {**mine, "gym/Ant-v4": [1.0]}), results("b", mine), ("a", "b"))
+    assert found.difference is None, "no normalisation is known"
+    assert found.left_out == ["gym/Ant-v4"]
+    assert "only one side has them: gym/Ant-v4" in " ".join(found.sentences())
+
+
+def write(path, rows):
+    from dr_q.report import write_results
+
+    write_results(rows, path)
+    return str(path)
+
+
+def test_the_command_compares_presets_of_one_file(tmp_path, capsys):
+    path = write(tmp_path / "all.csv", results("dr.q", GOOD) + results("mr.q", BAD))
+    assert main(["compare", f"{path}@dr.q", f"{path}@mr.q"]) == 0
+    text = capsys.readouterr().out
+    assert "dmc/fish-swim" in text
+    assert "dr.q is better on average over these tasks" in text
+    assert main(["compare", f"{path}@dr.q", f"{path}@mr.q", "--at", "10", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tasks"][0]["agent_steps"] == 0
+    for arguments, message in (
+        ([path, path], "has several presets; choose one: "),
+        ([f"{path}@sac", path], "has no results of preset 'sac'; it has dr.q, mr.q"),
+        ([f"{path}@dr.q", str(tmp_path / "nowhere")], "is not there"),
+    ):
+        assert main(["compare", *arguments]) == 2
+        assert message in capsys.readouterr().err
+    other = write(tmp_path / "other.csv", results("x", {"gym/Ant-v4": [1.0, 2.0, 3.0]}))
+    assert main(["compare", f"{path}@dr.q", other]) == 2
+    assert "have no task in common" in capsys.readouterr().err
