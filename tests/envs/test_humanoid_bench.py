@@ -15,7 +15,7 @@ needs_package = pytest.mark.skipif(not installed(), reason="HumanoidBench is not
 
 
 def paper_tasks() -> list[dict[str, str]]:
-    table = files("dr_q.envs") / "data" / "tasks.csv"
+    table = files("dr_q.paper") / "tasks.csv"
     return [row for row in csv.DictReader(table.read_text().splitlines()) if row["suite"].startswith("hbench")]
 
 
