@@ -5,7 +5,7 @@ import pytest
 
 from dr_q.agent import Config, TaskShape, init_networks, preset
 from dr_q.networks import MLP, Encoder, Linear, VectorStateEncoder, actor_from_torch, conv_outputs, normed
-from dr_q.networks.layers import elu, layer_norm
+from dr_q.networks.layers import elu
 
 VECTOR = TaskShape((67,), 21)
 PIXELS = TaskShape((9, 84, 84), 6, history=3)
@@ -157,8 +157,8 @@ def test_z_sa_by_halves_is_the_mlp_of_the_concatenation():
     z_s, action = jax.random.normal(jax.random.key(1), (3, 512)), jnp.ones((3, 21)) * 0.3
     first = Linear(jnp.concatenate([g.from_state.weight, g.from_action], axis=1), g.from_state.bias)
     z_a = elu(g.embed_action(jnp.pad(action, ((0, 0), (0, 3)))))
-    y = elu(layer_norm(first(jnp.concatenate([z_s, z_a], axis=1)), 750))
-    expected = g.output(elu(layer_norm(g.hidden2(y), 750)))
+    y = normed(first(jnp.concatenate([z_s, z_a], axis=1)), "elu", 750)
+    expected = g.output(normed(g.hidden2(y), "elu", 750))
     np.testing.assert_allclose(encoder.z_sa(z_s, action), expected, rtol=1e-4, atol=1e-5)
 
 

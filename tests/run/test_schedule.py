@@ -68,3 +68,9 @@ def test_replay_ratio_gives_that_many_updates_for_each_step(watched, tmp_path):
     run(tmp_path, replay_ratio=2, steps=60)
     assert [number for kind, number, _ in watched if kind == "update"] == list(range(40))
     assert [number for kind, number, _ in watched if kind == "renew"] == [0, 10, 20, 30]
+
+
+def test_learning_starts_with_the_first_window_that_is_complete(watched, tmp_path):
+    """The horizon is 5: six transitions of one episode make one start, and that is what update 0 must find."""
+    run(tmp_path, exploration_steps=6, steps=12, eval_every=12, checkpoint_every=12)
+    assert [(number, seen) for kind, number, seen in watched if kind == "update"] == [(k, 6 + k) for k in range(6)]

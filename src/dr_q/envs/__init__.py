@@ -1,7 +1,7 @@
 """Simulators behind one small protocol; numpy in, numpy out, no jax."""
 
 from dr_q.envs.noisy import NOISE_DIMS, NoisyState
-from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, open_pool
+from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, cores, open_pool
 from dr_q.envs.protocol import ActionScale, Env, EnvSpec, Step, TaskError
 from dr_q.envs.seat import PacketLayout
 from dr_q.envs.seeding import stream_seed
@@ -25,6 +25,7 @@ __all__ = [
     "Transitions",
     "WorkerError",
     "canonical",
+    "cores",
     "make_env",
     "open_pool",
     "stream_seed",

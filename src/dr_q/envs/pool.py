@@ -31,8 +31,14 @@ from dr_q.envs.tasks import make_env
 DEFAULT_TIMEOUT = 300.0
 _CORES_TO_SPARE = 4
 """Beyond one for each simulator: the loop, and what drives the device."""
+_yield: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 _PATIENCE = 0.02
 """Seconds that a simulator's process looks for its next command before it sleeps."""
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class WorkerError(RuntimeError):
@@ -259,8 +265,7 @@ class ProcessPool(_SharedPart):
     ):
         """`spin`: look for answers again and again rather than wait to be woken; by default if cores allow."""
         self._timeout = timeout
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._spin = cores >= len(seeds) + _CORES_TO_SPARE if spin is None else spin
+        self._spin = cores() >= len(seeds) + _CORES_TO_SPARE if spin is None else spin
         self._workers: list[_Worker] = []
         self._memory: shared_memory.SharedMemory | None = None
         try:
@@ -392,7 +397,7 @@ class ProcessPool(_SharedPart):
         looked_after = time.monotonic() + 1
         order, answer = self._arrays.order[which], self._arrays.answer[which]
         while not (order == answer).all():
-            os.sched_yield()  # lets another thread of this process run
+            _yield()  # lets another thread of this process run
             now = time.monotonic()
             if now > looked_after:
                 looked_after = now + 1

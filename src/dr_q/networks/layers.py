@@ -65,16 +65,11 @@ def xavier_uniform(key: Key[Array, ""], shape: tuple[int, ...], fan_in: int, fan
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
-def layer_norm(x: Float[Array, "*B D"], width: int | None = None) -> Float[Array, "*B D"]:
-    """Zero mean and unit variance over the last axis; no scale, no shift.
+def _normalise(x: Float[Array, "*B D"], width: int) -> tuple[Float[Array, "*B D"], Float[Array, "*B 1"]]:
+    """Layer norm, without scale and shift, and the factor that it multiplies by.
 
     Only the first `width` entries count where x is padded with zeros; the others stay 0.
     """
-    return _normalise(x, width or x.shape[-1])[0]
-
-
-def _normalise(x: Float[Array, "*B D"], width: int) -> tuple[Float[Array, "*B D"], Float[Array, "*B 1"]]:
-    """Layer norm, and the factor that it scales by."""
     centred = _only(x - jnp.sum(x, axis=-1, keepdims=True) / width, width)
     variance = jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / width
     factor = jax.lax.rsqrt(variance + _LAYER_NORM_EPSILON)
@@ -89,7 +84,7 @@ def _only(x: Float[Array, "*B D"], width: int) -> Float[Array, "*B D"]:
 
 
 def normed(x: Float[Array, "*B D"], activation: Activation, width: int) -> Float[Array, "*B D"]:
-    """activation(layer_norm(x)).
+    """activation(LayerNorm(x)), the norm over the first `width` entries of the last axis.
 
     Its gradient is written out, from the normalised values kept for it: left alone, XLA computes the norm anew, which
     costs a GPU twice the time.

@@ -15,7 +15,7 @@ from dr_q.replay.ring import (
     subtrajectory_frames,
 )
 from dr_q.replay.state import Replay, ReplaySpec, Transition, init, slots_to_fill, smallest_capacity
-from dr_q.replay.write import add, truncate_episode
+from dr_q.replay.write import add
 
 __all__ = [
     "NStepBatch",
@@ -36,6 +36,5 @@ __all__ = [
     "slots_to_fill",
     "smallest_capacity",
     "subtrajectory_frames",
-    "truncate_episode",
     "write_priority",
 ]

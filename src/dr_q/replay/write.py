@@ -47,14 +47,6 @@ def add(replay: Replay, transition: Transition) -> Replay:
     return sum_again(dataclasses.replace(written, floor_slot=floor_slot), touched // BRANCHING)
 
 
-def truncate_episode(replay: Replay) -> Replay:
-    """Close the running episode as truncated, where its simulator cannot go on.
-
-    No final observation is stored: the last `horizon` starts of a truncated episode are never drawn: nothing reads it.
-    """
-    return dataclasses.replace(replay, episode_steps=jnp.zeros_like(replay.episode_steps))
-
-
 def _touched(replay: Replay) -> Int[Array, "touched"]:
     """Slots whose validity an addition at the cursor can change."""
     offsets = jnp.arange(-replay.spec.horizon, replay.spec.history + 1)

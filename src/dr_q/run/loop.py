@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dr_q.envs import EnvSpec, Pool, Source, Transitions, open_pool
+from dr_q.envs import EnvSpec, Pool, Source, Transitions, cores, open_pool
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
 from dr_q.run.evaluate import Evaluated, Evaluation, Evaluator
@@ -121,8 +121,9 @@ def train(settings: Settings, folder: Path, options: Options, *, resume: bool = 
 
 def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
     """How to open simulators for evaluating in the background, if that is wanted or, by default, worth it."""
-    if background is None:  # on the CPU the cores are busy learning
-        background = jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
+    if background is None:  # on the CPU the cores are busy learning; a caller's own environment may not travel
+        named = isinstance(settings.task, str)
+        background = named and jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
 
     def open_now() -> Pool:
         source = Source(settings.task, settings.noise_dims)
@@ -154,11 +155,11 @@ class _Run:
         spec = pool.spec
         self.files = RunFiles(folder, settings)
         self.checkpoints = Checkpoints(folder, self.seeds, settings.keep)
+        plan = plan_for(settings, spec, options.device_memory)  # may refuse
         self.display = Display(settings, options.quiet)
+        self.display.plan(plan)
         self.evaluations: list[Evaluation] = []
         self.clock = Clock()
-        plan = plan_for(settings, spec, options.device_memory)
-        self.display.plan(plan)
         self.agents = axis.Seeds(plan.task, self.seeds)
         self.step = 0
         self.evaluated_at = -1
@@ -166,7 +167,7 @@ class _Run:
         if self.step == 0:
             self.agents.begin(pool.begin())
         self.display.say_on_device(f"compiled in {self.agents.compile():.0f} s")
-        self.stepper = Stepper(self.agents, pool, self.clock, arrived)
+        self.stepper = Stepper(self.agents, pool, self.clock, arrived, self._check_starts)
         self.evaluator = Evaluator(self.agents, self.seeds, settings.eval_episodes, for_evaluation, pool)
         self.boards = Boards(folder, settings, options.wandb)
 
@@ -215,8 +216,6 @@ class _Run:
     def _train_step(self) -> None:
         exploring = self.step < self.config.exploration_steps  # D9: agent steps
         first = (self.step - self.config.exploration_steps) * self.config.replay_ratio
-        if first == 0:
-            self._check_starts()
         self.stepper.step(None if exploring else first)
 
     def _check_starts(self) -> None:
@@ -351,8 +350,3 @@ def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = No
     if device_memory is not None:
         memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB), shared=False)
     return make_plan(settings, spec, memory, len(devices))
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

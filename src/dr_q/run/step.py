@@ -6,6 +6,7 @@ for the simulators, another thread dispatches the update. The order of what reac
 
 import concurrent.futures
 import time
+from collections.abc import Callable
 
 from dr_q import agent as drq
 from dr_q.envs import Pool, Transitions
@@ -38,9 +39,20 @@ PARTS = ("observe", "act", "simulate", "update")
 class Stepper:
     """Steps agents and simulators together."""
 
-    def __init__(self, agents: axis.Seeds, pool: Pool, clock: Clock, arrived: Transitions | None = None):
-        """`arrived` is the outcome of the actions that the agents chose last, where they have been taken already."""
+    def __init__(
+        self,
+        agents: axis.Seeds,
+        pool: Pool,
+        clock: Clock,
+        arrived: Transitions | None = None,
+        before_learning: Callable[[], None] = lambda: None,
+    ):
+        """`arrived` is the outcome of the actions that the agents chose last, where they have been taken already.
+
+        `before_learning` is called when everything is there that RL update 0 will see.
+        """
         self.agents, self.pool, self.clock, self.arrived = agents, pool, clock, arrived
+        self._before_learning = before_learning
         self.summary: axis.UpdateSummary | None = None
         """What the last RL update saw."""
         self.encoder_seen: drq.EncoderMetrics | None = None
@@ -55,6 +67,8 @@ class Stepper:
         if self.arrived is not None:
             self.agents.observe(self.arrived, exploring=first_update is None)
         self.clock.lap("observe")
+        if first_update == 0:
+            self._before_learning()
         dispatched = None if first_update is None else self._dispatcher.submit(self._update, first_update)
         actions = self.agents.actions()
         self.clock.lap("act")
