@@ -71,8 +71,12 @@ class DmcEnv:
         return self._env.physics.render(*size, camera_id=self._camera)
 
     def close(self) -> None:
-        """Free the simulator."""
-        self._env.close()
+        """Free the simulator and what it draws with.
+
+        dm_control's own close does neither, and a drawing context that is left to the garbage collector may be freed by
+        a thread that it does not belong to, which fails.
+        """
+        self._env.physics.free()
 
     def _observe(self, time_step: Any) -> np.ndarray:
         if self._pixels:
