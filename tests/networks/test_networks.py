@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dr_q.agent import Config, TaskShape, init_networks, preset
-from dr_q.networks import MLP, Encoder, Linear, VectorStateEncoder, actor_from_torch, conv_outputs, normed
-from dr_q.networks.layers import elu
+from dr_q.networks import MLP, Encoder, Linear, VectorStateEncoder, actor_from_torch, conv_outputs, norm_kernel, normed
+from dr_q.networks.norm import elu, norm_backward, norm_forward
 
 VECTOR = TaskShape((67,), 21)
 PIXELS = TaskShape((9, 84, 84), 6, history=3)
@@ -119,12 +119,32 @@ def test_the_norms_gradient_is_that_of_automatic_differentiation(activation):
         return jnp.sum(weight * {"elu": jax.nn.elu, "relu": jax.nn.relu}[activation](y))
 
     def ours(x):
-        return jnp.sum(weight * normed(x, activation, 20))
+        return jnp.sum(weight * normed(x, jnp.zeros(24), activation, 20))
 
     np.testing.assert_allclose(ours(x), automatic(x), rtol=1e-5)
     gradient = np.asarray(jax.grad(ours)(x))
     np.testing.assert_allclose(gradient[:, :20], jax.grad(automatic)(x)[:, :20], atol=1e-5)
     assert not gradient[:, 20:].any(), "what is padding stays 0"
+
+
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+@pytest.mark.parametrize("one_row", [True, False])
+def test_the_gpu_kernels_compute_the_same(activation, one_row):
+    """In Pallas's interpreter, for a stack of seeds as training has it."""
+    shape, width = (3, 8, 24), 20
+    x, other, gradient = (
+        jax.random.normal(jax.random.key(i), shape) * (jnp.arange(24) < width).reshape(1, 1, -1) for i in range(3)
+    )
+    plus = other[:, 0] if one_row else other
+    out, kept = jax.vmap(lambda x, plus: norm_forward(x, plus, activation, width))(x, plus)
+    in_kernel = jax.vmap(lambda x, plus: norm_kernel.forward(x, plus, activation, width, interpret=True))(x, plus)
+    for ours, expected in zip(in_kernel, (out, *kept), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+    expected = jax.vmap(lambda kept, g: norm_backward(kept, g, activation, width))(kept, gradient)
+    back = jax.vmap(
+        lambda kept, g: norm_kernel.backward(kept.normal, kept.factor, g, activation, width, interpret=True)
+    )(kept, gradient)
+    np.testing.assert_allclose(back, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_weights_are_xavier_uniform_and_biases_zero():
@@ -157,8 +177,8 @@ def test_z_sa_by_halves_is_the_mlp_of_the_concatenation():
     z_s, action = jax.random.normal(jax.random.key(1), (3, 512)), jnp.ones((3, 21)) * 0.3
     first = Linear(jnp.concatenate([g.from_state.weight, g.from_action], axis=1), g.from_state.bias)
     z_a = elu(g.embed_action(jnp.pad(action, ((0, 0), (0, 3)))))
-    y = normed(first(jnp.concatenate([z_s, z_a], axis=1)), "elu", 750)
-    expected = g.output(normed(g.hidden2(y), "elu", 750))
+    y = first.normed(jnp.concatenate([z_s, z_a], axis=1), "elu", 750)
+    expected = g.output(g.hidden2.normed(y, "elu", 750))
     np.testing.assert_allclose(encoder.z_sa(z_s, action), expected, rtol=1e-4, atol=1e-5)
 
 

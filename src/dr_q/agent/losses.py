@@ -20,7 +20,17 @@ from dr_q.equations import (
     reward_cross_entropy,
     target_action,
 )
-from dr_q.networks import Activation, Actor, Encoder, Linear, TwinCritic, normed, product
+from dr_q.networks import (
+    Activation,
+    Actor,
+    Encoder,
+    Kept,
+    Linear,
+    TwinCritic,
+    norm_backward,
+    norm_forward,
+    product,
+)
 from dr_q.replay import Subtrajectory
 
 
@@ -85,69 +95,52 @@ class Rollout(NamedTuple):
 def roll_out(encoder: Encoder, z_s: Float[Array, "B zs"], action: Float[Array, "H B A"]) -> Rollout:
     """Each step's prediction feeds the next (Eq. 5)."""
     g = encoder.state_action
-    shared = _Shared(g.from_state, g.hidden2, g.output, encoder.predictor.next_state)
+    shared = _Shared(g.from_state.weight, g.hidden2, g.output, encoder.predictor.next_state)
     return _roll_out((g.activation, g.width), shared, z_s, g.action_half(action))
 
 
 class _Shared(NamedTuple):
-    """The layers that every step of a roll-out goes through, in order."""
+    """The layers that every step of a roll-out goes through, in order; the first one's bias is in the action's half."""
 
-    from_state: Linear
+    from_state: Float[Array, "hidden zs"]
     hidden2: Linear
     output: Linear
     next_state: Linear
 
 
-class _Turned(NamedTuple):
-    """Their weights' transposes."""
+class _AtLayers(NamedTuple):
+    """Something of each of these layers, at one step or, stacked, at all."""
 
-    from_state: Float[Array, "zs hidden"]
-    hidden2: Float[Array, "hidden hidden"]
-    output: Float[Array, "hidden zsa"]
-    next_state: Float[Array, "zsa zs"]
-
-
-class _Inputs(NamedTuple):
-    """What each of them was given, at every step."""
-
-    from_state: Float[Array, "H B zs"]
-    hidden2: Float[Array, "H B hidden"]
-    output: Float[Array, "H B hidden"]
-    next_state: Float[Array, "H B zsa"]
+    from_state: Float[Array, "*H B n"]
+    hidden2: Float[Array, "*H B n"]
+    output: Float[Array, "*H B n"]
+    next_state: Float[Array, "*H B n"]
 
 
-class _Nudges(NamedTuple):
-    """Zeros added to their outputs, whose gradients are wanted; `from_state` has the action's half for it."""
+class _Norms(NamedTuple):
+    """What the gradients of a step's two norms need."""
 
-    hidden2: Float[Array, "H B hidden"]
-    output: Float[Array, "H B zsa"]
-    next_state: Float[Array, "H B zs"]
+    first: Kept
+    second: Kept
 
 
 def _steps_of(
     static: tuple[Activation, int],
     shared: _Shared,
-    turned: _Turned,
     z_s: Float[Array, "B zs"],
     action_half: Float[Array, "H B hidden"],
-    nudges: _Nudges,
-) -> tuple[Rollout, _Inputs]:
-    activation, width = static
-
-    def apply(name: str, x: Float[Array, "B n"]) -> Float[Array, "B m"]:
-        layer: Linear = getattr(shared, name)
-        y = _turned_product(x, layer.weight, getattr(turned, name))
-        return y + jnp.broadcast_to(layer.bias, y.shape)
-
-    outputs, inputs = [], []
-    for half, nudge in zip(_steps(action_half), map(_Nudges, *map(_steps, nudges)), strict=True):
-        y1 = normed(apply("from_state", z_s) + half, activation, width)
-        y2 = normed(apply("hidden2", y1) + nudge.hidden2, activation, width)
-        z_sa = apply("output", y2) + nudge.output
-        inputs.append(_Inputs(z_s, y1, y2, z_sa))
-        z_s = apply("next_state", z_sa) + nudge.next_state
+) -> tuple[Rollout, _AtLayers, list[_Norms]]:
+    """The roll-out, what each layer was given at each step, and what gradients need."""
+    outputs, inputs, norms = [], [], []
+    for half in _steps(action_half):
+        y1, first = norm_forward(product(z_s, shared.from_state), half, *static)
+        y2, second = norm_forward(product(y1, shared.hidden2.weight), shared.hidden2.bias, *static)
+        z_sa = shared.output(y2)
+        inputs.append(_AtLayers(z_s, y1, y2, z_sa))
+        norms.append(_Norms(first, second))
+        z_s = shared.next_state(z_sa)
         outputs.append(Rollout(z_sa, z_s))
-    return _stack(outputs), _stack(inputs)
+    return _stack(outputs), _stack(inputs), norms
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -157,60 +150,43 @@ def _roll_out(
     z_s: Float[Array, "B zs"],
     action_half: Float[Array, "H B hidden"],
 ) -> Rollout:
-    return _steps_of(static, shared, _turn(shared), z_s, action_half, _no_nudges(shared, action_half))[0]
-
-
-def _no_nudges(shared: _Shared, action_half: Float[Array, "H B hidden"]) -> _Nudges:
-    horizon, batch, _ = action_half.shape
-    return _Nudges(*(jnp.zeros((horizon, batch, layer.bias.size)) for layer in shared[1:]))
+    return _steps_of(static, shared, z_s, action_half)[0]
 
 
 def _roll_out_forward(static, shared, z_s, action_half):
-    steps = functools.partial(_steps_of, static, shared, _turn(shared))
-    rollout, pull_back, inputs = jax.vjp(steps, z_s, action_half, _no_nudges(shared, action_half), has_aux=True)
-    return rollout, (pull_back, inputs)
+    rollout, inputs, norms = _steps_of(static, shared, z_s, action_half)
+    return rollout, (shared, inputs, norms)
 
 
 def _roll_out_backward(static, residuals, gradient):
     """Gradients of the layers' outputs first, step by step; then each weight's in one product over all steps."""
-    pull_back, inputs = residuals
-    of_z_s, of_action_half, nudges = pull_back(gradient)
+    shared, inputs, norms = residuals
+    of_outputs = []
+    of_next_z_s = None  # what the steps after it say of a step's prediction
+    for seen_z_sa, seen_pred, norm in reversed(list(zip(*map(_steps, gradient), norms, strict=True))):
+        of_pred = seen_pred if of_next_z_s is None else seen_pred + of_next_z_s
+        of_z_sa = seen_z_sa + _back(of_pred, shared.next_state)
+        of_y2 = norm_backward(norm.second, _back(of_z_sa, shared.output), *static)
+        of_y1 = norm_backward(norm.first, _back(of_y2, shared.hidden2), *static)
+        of_outputs.append(_AtLayers(of_y1, of_y2, of_z_sa, of_pred))
+        of_next_z_s = of_y1 @ shared.from_state
+    at_all = _stack(of_outputs[::-1])
+    weights = _AtLayers(*map(_of_weight, inputs, at_all))
+    biases = [jnp.sum(of_output, axis=(0, 1)) for of_output in at_all[1:]]
+    of_shared = _Shared(weights[0], *map(Linear, weights[1:], biases))
+    return of_shared, of_next_z_s, at_all.from_state
 
-    def of_layer(x: Float[Array, "H B n"], of_output: Float[Array, "H B m"]) -> Linear:
-        x, of_output = (y.reshape(-1, y.shape[-1]) for y in (x, of_output))
-        return Linear(of_output.T @ x, jnp.sum(of_output, axis=0))
 
-    of_shared = _Shared(*map(of_layer, inputs, (of_action_half, *nudges)))
-    return of_shared, of_z_s, of_action_half
+def _back(of_output: Float[Array, "B m"], layer: Linear) -> Float[Array, "B n"]:
+    return of_output @ layer.weight
+
+
+def _of_weight(x: Float[Array, "H B n"], of_output: Float[Array, "H B m"]) -> Float[Array, "m n"]:
+    x, of_output = (y.reshape(-1, y.shape[-1]) for y in (x, of_output))
+    return of_output.T @ x
 
 
 _roll_out.defvjp(_roll_out_forward, _roll_out_backward)
-
-
-def _turn(shared: _Shared) -> _Turned:
-    """The weights' transposes, made once for the backward pass of all steps, where a GPU gains by it."""
-    turned = _Turned(*(layer.weight.T for layer in shared))
-    return turned if jax.default_backend() == "cpu" else jax.lax.optimization_barrier(turned)
-
-
-@jax.custom_vjp
-def _turned_product(
-    x: Float[Array, "B n"], weight: Float[Array, "m n"], turned: Float[Array, "n m"]
-) -> Float[Array, "B m"]:
-    """The product with a weight, and of its gradient with the weight's transpose. No gradient of the weight itself."""
-    return product(x, weight)
-
-
-def _turned_product_forward(x, weight, turned):
-    return product(x, weight), (weight, turned)
-
-
-def _turned_product_backward(residuals, gradient):
-    weight, turned = residuals
-    return product(gradient, turned), jnp.zeros_like(weight), jnp.zeros_like(turned)
-
-
-_turned_product.defvjp(_turned_product_forward, _turned_product_backward)
 
 
 def _stack(steps: list[Any]) -> Any:

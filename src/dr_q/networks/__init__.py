@@ -12,7 +12,8 @@ from dr_q.networks.encoder import (
     VectorStateEncoder,
     conv_outputs,
 )
-from dr_q.networks.layers import MLP, Activation, Conv, Linear, normed, product
+from dr_q.networks.layers import MLP, Conv, Linear, product
+from dr_q.networks.norm import Activation, Kept, norm_backward, norm_forward, normed
 from dr_q.networks.torch_names import actor_from_torch, critic_from_torch, encoder_from_torch
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Conv",
     "Critic",
     "Encoder",
+    "Kept",
     "Linear",
     "Outcome",
     "PixelStateEncoder",
@@ -34,6 +36,8 @@ __all__ = [
     "conv_outputs",
     "critic_from_torch",
     "encoder_from_torch",
+    "norm_backward",
+    "norm_forward",
     "normed",
     "product",
 ]

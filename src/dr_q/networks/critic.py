@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from dr_q.networks.layers import MLP, Activation, Linear, normed, padded_width
+from dr_q.networks.layers import MLP, Linear, padded_width
+from dr_q.networks.norm import Activation
 
 CRITICS = 2
 
@@ -35,7 +36,7 @@ class Critic(eqx.Module):
 
     def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B"]:
         """The value of each state-action."""
-        return self.output(normed(self.mlp(z_sa), self.mlp.activation, self.mlp.width))[:, 0]
+        return self.output(self.mlp.normed(z_sa, self.mlp.width))[:, 0]
 
 
 class TwinCritic(eqx.Module):

@@ -8,18 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt8
 
-from dr_q.networks.layers import (
-    ACTIVATIONS,
-    MLP,
-    Activation,
-    Conv,
-    Linear,
-    normed,
-    pad_last,
-    padded_input,
-    padded_width,
-    product,
-)
+from dr_q.networks.layers import MLP, Conv, Linear, pad_last, padded_input, padded_width, product
+from dr_q.networks.norm import ACTIVATIONS, Activation, normed
 
 _CONV_CHANNELS = 32
 CONV_STRIDES = (2, 2, 2, 1)
@@ -60,8 +50,7 @@ class VectorStateEncoder(eqx.Module):
     def __call__(self, obs: Float[Array, "*B obs"]) -> Float[Array, "*B zs"]:
         """Latent state of each observation."""
         obs = pad_last(obs, self.mlp.hidden1.weight.shape[1])
-        z_s = self.mlp(obs)
-        return normed(z_s, self.mlp.activation, z_s.shape[-1])
+        return self.mlp.normed(obs, self.mlp.output.bias.size)
 
 
 class PixelStateEncoder(eqx.Module):
@@ -77,8 +66,7 @@ class PixelStateEncoder(eqx.Module):
         x = obs.astype(jnp.float32) / 255 - 0.5
         for conv in self.convs:
             x = activate(conv(x))
-        z_s = self.linear(x.reshape(x.shape[0], -1))
-        return normed(z_s, self.activation, z_s.shape[-1])
+        return self.linear.normed(x.reshape(x.shape[0], -1), self.activation, self.linear.bias.size)
 
 
 class StateActionEncoder(eqx.Module):
@@ -116,20 +104,20 @@ class StateActionEncoder(eqx.Module):
 
     def state_half(self, z_s: Float[Array, "*B zs"]) -> Float[Array, "*B hidden"]:
         """What z_s contributes to the first layer."""
-        return self.from_state(z_s)
+        return product(z_s, self.from_state.weight)
 
     def action_half(self, action: Float[Array, "*B A"]) -> Float[Array, "*B hidden"]:
-        """What z_a contributes to the first layer."""
+        """What z_a and the bias contribute to the first layer."""
         action = pad_last(action, self.embed_action.weight.shape[1])
-        return product(ACTIVATIONS[self.activation](self.embed_action(action)), self.from_action)
+        half = product(ACTIVATIONS[self.activation](self.embed_action(action)), self.from_action)
+        return half + jnp.broadcast_to(self.from_state.bias, half.shape)
 
     def join(
         self, state_half: Float[Array, "*B hidden"], action_half: Float[Array, "*B hidden"]
     ) -> Float[Array, "*B zsa"]:
         """z_sa from the two halves of the first layer."""
-        y = normed(state_half + action_half, self.activation, self.width)
-        y = normed(self.hidden2(y), self.activation, self.width)
-        return self.output(y)
+        y = normed(state_half, action_half, self.activation, self.width)
+        return self.output(self.hidden2.normed(y, self.activation, self.width))
 
 
 class Predictor(eqx.Module):

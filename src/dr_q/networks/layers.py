@@ -9,34 +9,15 @@ is that of the true width: layer norm counts true entries only and leaves padded
 gradient and stay 0.
 """
 
-import functools
 import math
-from collections.abc import Callable
-from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-Activation = Literal["elu", "relu"]
+from dr_q.networks.norm import Activation, normed
 
-
-def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """x where positive, e^x - 1 elsewhere.
-
-    jax.nn.elu uses expm1, which costs twice as much on the CPU for digits that layer norm makes meaningless.
-    """
-    return jnp.where(x > 0, x, jnp.exp(jnp.where(x > 0, 0.0, x)) - 1)
-
-
-ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {"elu": elu, "relu": jax.nn.relu}
-_SLOPES: dict[Activation, Callable[[Array], Array]] = {
-    "elu": lambda x: jnp.where(x > 0, 1.0, jnp.exp(jnp.where(x > 0, 0.0, x))),
-    "relu": lambda x: (x > 0).astype(x.dtype),
-}
-
-_LAYER_NORM_EPSILON = 1e-5
 _GAIN = math.sqrt(2)
 _ALIGN_WIDTH = 16
 _ALIGN_INPUT = 8
@@ -65,55 +46,6 @@ def xavier_uniform(key: Key[Array, ""], shape: tuple[int, ...], fan_in: int, fan
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
-def _normalise(x: Float[Array, "*B D"], width: int) -> tuple[Float[Array, "*B D"], Float[Array, "*B 1"]]:
-    """Layer norm, without scale and shift, and the factor that it multiplies by.
-
-    Only the first `width` entries count where x is padded with zeros; the others stay 0.
-    """
-    centred = _only(x - jnp.sum(x, axis=-1, keepdims=True) / width, width)
-    variance = jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / width
-    factor = jax.lax.rsqrt(variance + _LAYER_NORM_EPSILON)
-    return centred * factor, factor
-
-
-def _only(x: Float[Array, "*B D"], width: int) -> Float[Array, "*B D"]:
-    """Zeros beyond the first `width` entries."""
-    if width == x.shape[-1]:
-        return x
-    return jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1) < width, x, 0.0)
-
-
-def normed(x: Float[Array, "*B D"], activation: Activation, width: int) -> Float[Array, "*B D"]:
-    """activation(LayerNorm(x)), the norm over the first `width` entries of the last axis.
-
-    Its gradient is written out, from the normalised values kept for it: left alone, XLA computes the norm anew, which
-    costs a GPU twice the time.
-    """
-    return _normed(x, activation, width)  # pyright: ignore[reportReturnType] - jax.custom_vjp loses the type
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _normed(x: Float[Array, "*B D"], activation: Activation, width: int) -> Float[Array, "*B D"]:
-    return ACTIVATIONS[activation](_normalise(x, width)[0])
-
-
-def _normed_forward(x, activation, width):
-    y, factor = _normalise(x, width)
-    kept = (y, factor)
-    return ACTIVATIONS[activation](y), kept if jax.default_backend() == "cpu" else jax.lax.optimization_barrier(kept)
-
-
-def _normed_backward(activation, width, kept, gradient):
-    y, factor = kept
-    gradient = _only(gradient * _SLOPES[activation](y), width)
-    mean = jnp.sum(gradient, axis=-1, keepdims=True) / width
-    along = jnp.sum(gradient * y, axis=-1, keepdims=True) / width
-    return (_only(factor * (gradient - mean - y * along), width),)
-
-
-_normed.defvjp(_normed_forward, _normed_backward)
-
-
 def product(x: Float[Array, "*B n_in"], weight: Float[Array, "n_out n_in"]) -> Float[Array, "*B n_out"]:
     """Each x times the weight."""
     return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
@@ -134,6 +66,10 @@ class Linear(eqx.Module):
         """Apply to the last axis."""
         y = product(x, self.weight)
         return y + jnp.broadcast_to(self.bias, y.shape)
+
+    def normed(self, x: Float[Array, "*B n_in"], activation: Activation, width: int) -> Float[Array, "*B n_out"]:
+        """activation(LayerNorm(.)) of what this layer gives."""
+        return normed(product(x, self.weight), self.bias, activation, width)
 
     def padded(self, n_in: int, n_out: int) -> "Linear":
         """The same with zero inputs and outputs up to these numbers."""
@@ -200,6 +136,12 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*B n_in"]) -> Float[Array, "*B n_out"]:
         """Apply to the last axis."""
-        y = normed(self.hidden1(x), self.activation, self.width)
-        y = normed(self.hidden2(y), self.activation, self.width)
-        return self.output(y)
+        return self.output(self._hidden(x))
+
+    def normed(self, x: Float[Array, "*B n_in"], width: int) -> Float[Array, "*B n_out"]:
+        """The same, and then activation(LayerNorm(.)) over the first `width` outputs."""
+        return self.output.normed(self._hidden(x), self.activation, width)
+
+    def _hidden(self, x: Float[Array, "*B n_in"]) -> Float[Array, "*B hidden"]:
+        y = self.hidden1.normed(x, self.activation, self.width)
+        return self.hidden2.normed(y, self.activation, self.width)
