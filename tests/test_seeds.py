@@ -151,6 +151,20 @@ def test_compiled_steps_donate_what_they_change_and_nothing_else():
     assert "agents.encoder_optimiser" not in reads
 
 
+def test_what_is_small_is_kept_in_one_array_bit_for_bit():
+    states = fresh_states()
+    held = Held(states, apart=states.replays)
+    kept = {id(x) for x in held.large.values()}
+    assert {id(x) for x in jax.tree.leaves(states.replays) if x.ndim > 1} <= kept
+    assert id(states.replays.clock) not in kept
+    assert id(states.agents.online.actor.mlp.hidden1.bias) not in kept
+    odd = {"bits": jnp.asarray([[0x7FC00001, 1], [-1, 0]], jnp.int32), "nan": jnp.full((2, 3), jnp.nan)}
+    odd |= {"flags": jnp.asarray([True, False]), "zero": jnp.asarray([-0.0, 0.0])}
+    assert {k: np.asarray(v).tobytes() for k, v in odd.items()} == {
+        k: np.asarray(v).tobytes() for k, v in Held(odd).tree.items()
+    }
+
+
 def test_steps_in_place_leave_the_rest_as_it_was():
     held = Held(fresh_states())
 

@@ -13,7 +13,7 @@ from tests.run import tiny
 def watched(monkeypatch):
     """What happens in a run, in order: ("random"|"explore"|"renew"|"update", number, transitions there)."""
     events = []
-    made = {name: getattr(axis.Seeds, name) for name in ("begin", "observe", "renew", "update")}
+    made = {name: getattr(axis.Seeds, name) for name in ("begin", "act", "renew", "update")}
 
     def count(agents) -> int:
         return int(np.asarray(agents.states.replays.clock)[0])
@@ -26,19 +26,21 @@ def watched(monkeypatch):
         made["begin"](agents, obs)
         events.append(("random" if agents.task.config.exploration_steps else "explore", 0, 0))
 
-    def observe(agents, arrived, *, exploring):
-        made["observe"](agents, arrived, exploring=exploring)
-        events.append(("random" if exploring else "explore", count(agents), count(agents)))
+    def act(agents, arrived, *, exploring):
+        made["act"](agents, arrived, exploring=exploring)
+        events.append(("random" if exploring else "explore", count(agents) + 1, count(agents) + 1))
 
     def renew(agents, number):
+        agents.add()
         events.append(("renew", index(agents, number), count(agents)))
         return made["renew"](agents, number)
 
     def update(agents, number):
+        agents.add()
         events.append(("update", index(agents, number), count(agents)))
         return made["update"](agents, number)
 
-    for function in (begin, observe, renew, update):
+    for function in (begin, act, renew, update):
         monkeypatch.setattr(axis.Seeds, function.__name__, function)
     return events
 

@@ -31,7 +31,7 @@ from dr_q.envs.tasks import make_env
 DEFAULT_TIMEOUT = 300.0
 _CORES_TO_SPARE = 4
 """Beyond one for each simulator: the loop, and what drives the device."""
-_yield: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
+_LOOK_EVERY = 20e-6
 _PATIENCE = 0.02
 """Seconds that a simulator's process looks for its next command before it sleeps."""
 
@@ -397,7 +397,7 @@ class ProcessPool(_SharedPart):
         looked_after = time.monotonic() + 1
         order, answer = self._arrays.order[which], self._arrays.answer[which]
         while not (order == answer).all():
-            _yield()  # lets another thread of this process run
+            time.sleep(_LOOK_EVERY)  # without Python's lock: another thread is dispatching work for the device
             now = time.monotonic()
             if now > looked_after:
                 looked_after = now + 1

@@ -80,7 +80,7 @@ class Figures:
 
 
 _PART_NAMES = {
-    "observe": "dispatching what came of the step before",
+    "observe": "dispatching the next actions",
     "act": "waiting for actions",
     "simulate": "waiting for simulators",
     "update": "waiting for the update's dispatch",
@@ -147,8 +147,9 @@ def _measure(
     assert arrived is not None
 
     def act() -> None:
-        agents.observe(arrived, exploring=False)
+        agents.act(arrived, exploring=False)
         agents.actions()
+        agents.add()
 
     device = jax.devices()[0]
     return Figures(
@@ -182,7 +183,7 @@ def _run(stepper: Stepper, updates: Any, own: list[float] | None = None) -> floa
         count += 1
         if own is not None:
             own.append(float(stepper.pool.seconds().max()))  # pyright: ignore[reportAttributeAccessIssue]
-    jax.block_until_ready(stepper.agents.states)
+    stepper.agents.wait()
     return (time.perf_counter() - start) / count
 
 
@@ -203,11 +204,11 @@ def _with_evaluation(settings: Settings, agents: axis.Seeds, pool: Pool, stepper
 
 def _timed(agents: axis.Seeds, call: Callable[[], Any], times: int) -> float:
     call()
-    jax.block_until_ready(agents.states)
+    agents.wait()
     start = time.perf_counter()
     for _ in range(times):
         call()
-    jax.block_until_ready(agents.states)
+    agents.wait()
     return (time.perf_counter() - start) / times
 
 

@@ -1,22 +1,106 @@
 """Compiled steps that write over what they change, and leave the rest alone."""
 
-from collections.abc import Callable
+import functools
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+_SMALL = 4096
+"""Entries of a seed up to which an array is kept together with others."""
+
+
+class Packing(NamedTuple):
+    """How the arrays of a pytree, with a leading axis of seeds, are kept: large ones each, small ones in one array.
+
+    A program's dispatch costs the host a few microseconds for each array that goes in or comes out, and most arrays of
+    an agent are biases, counts and their moments.
+    """
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+    """Of each array, for one seed."""
+    dtypes: tuple[Any, ...]
+    large: tuple[int, ...]
+    """Positions of those that are kept as they are."""
+    small: tuple[int, ...]
+
+    @staticmethod
+    def of(tree: Any, apart: Any = None) -> "Packing":
+        """For arrays like these; all that `apart`, a part of the tree, has besides scalars counts as large."""
+        leaves, structure = jax.tree.flatten(tree)
+        kept_apart = {id(x) for x in jax.tree.leaves(apart) if x.ndim > 1}
+        small = {i for i, x in enumerate(leaves) if _fits(x) and id(x) not in kept_apart}
+        return Packing(
+            structure,
+            tuple(tuple(x.shape[1:]) for x in leaves),
+            tuple(x.dtype for x in leaves),
+            tuple(i for i in range(len(leaves)) if i not in small),
+            tuple(sorted(small)),
+        )
+
+    def pack(self, leaves: Sequence[Array]) -> Int[Array, "S N"]:
+        """The small ones in one array of bits."""
+        return jnp.concatenate([_as_bits(leaves[i]) for i in self.small], axis=1)
+
+    def unpack(self, packed: Int[Array, "S N"]) -> list[Array]:
+        """The small ones out of it, in order."""
+        sizes = [math.prod(self.shapes[i]) for i in self.small]
+        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+        parts = jnp.split(packed, ends[:-1], axis=1)
+        return [_from_bits(x, self.shapes[i], self.dtypes[i]) for i, x in zip(self.small, parts, strict=True)]
+
+
+def _fits(x: Any) -> bool:
+    return math.prod(x.shape[1:]) <= _SMALL and x.dtype in (jnp.float32, jnp.int32, jnp.bool_)
+
+
+def _as_bits(x: Array) -> Int[Array, "S n"]:
+    bits = x.astype(jnp.int32) if x.dtype == jnp.bool_ else jax.lax.bitcast_convert_type(x, jnp.int32)
+    return bits.reshape(x.shape[0], -1)
+
+
+def _from_bits(bits: Int[Array, "S n"], shape: tuple[int, ...], dtype: Any) -> Array:
+    bits = bits.reshape(bits.shape[0], *shape)
+    return bits.astype(dtype) if dtype == jnp.bool_ else jax.lax.bitcast_convert_type(bits, dtype)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _pack(packing: Packing, leaves: list[Array]) -> Array:
+    return packing.pack(leaves)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _unpack(packing: Packing, packed: Array) -> list[Array]:
+    return packing.unpack(packed)
 
 
 class Held:
-    """A pytree kept as the list of its arrays, so that a step costs no rebuilding of it."""
+    """A pytree of arrays with a leading axis of seeds, kept as compiled steps want it."""
 
-    def __init__(self, tree: Any):
-        self.leaves, self.structure = jax.tree.flatten(tree)
+    def __init__(self, tree: Any, apart: Any = None):
+        """See `Packing.of`."""
+        self.packing = Packing.of(tree, apart)
+        leaves = jax.tree.leaves(tree)
+        self.large: dict[int, Any] = {i: leaves[i] for i in self.packing.large}
+        """Arrays that are kept as they are, by their position in the tree."""
+        self.packed: Any = _pack(self.packing, leaves) if self.packing.small else None
+        """All others."""
 
     @property
     def tree(self) -> Any:
         """The pytree, as it is now."""
-        return jax.tree.unflatten(self.structure, self.leaves)
+        leaves = dict(self.large)
+        if self.packed is not None:
+            leaves |= dict(zip(self.packing.small, _unpack(self.packing, self.packed), strict=True))
+        return jax.tree.unflatten(self.packing.structure, [leaves[i] for i in sorted(leaves)])
+
+    def wait(self) -> None:
+        """Until every step given to the device is done."""
+        jax.block_until_ready((self.large, self.packed))
 
 
 class Uses(NamedTuple):
@@ -29,11 +113,12 @@ class Uses(NamedTuple):
 
 
 class InPlace:
-    """A compiled step(tree, *rest) -> (new tree, seen); what changes of the tree is donated and replaced.
+    """A compiled step(tree, *rest) -> (new tree, seen); what changes of the tree is replaced, large arrays in place.
 
     What a step passes through unchanged is neither donated nor an output of the compiled program: it stays the same
     array. This saves copies, and it is needed for more than speed: jax 0.11 on CUDA has been seen to write over a
-    donated argument that the same call returned unchanged (Adam's first moment became a copy of the weights).
+    donated argument that the same call returned unchanged (Adam's first moment became a copy of the weights). Small
+    arrays, of which a step may pass on some unchanged, are not donated.
     """
 
     def __init__(
@@ -46,39 +131,58 @@ class InPlace:
         self._step, self._spread, self._compiler_options = step, spread, compiler_options
         self._compiled: Callable[..., Any] | None = None
         self._uses = Uses([], [])
+        """Of large arrays."""
+        self._changes_small = False
 
     def compile(self, held: Held, *rest: Any) -> None:
         """Compile for arrays like these; nothing is run."""
         if self._compiled is None:
-            self._uses = uses_of(self._step, held.tree, *rest)
-            shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in held.leaves]
-            run = jax.jit(self._spread(self._program(held.structure, shapes)), donate_argnums=0)
-            self._compiled = run.lower(*self._split(held.leaves), *rest).compile(self._compiler_options)
+            packing = held.packing
+            changes, reads = uses_of(self._step, _one_tree(packing, _seeds(held)), *rest)
+            large = set(packing.large)
+            self._uses = Uses([i for i in changes if i in large], [i for i in reads if i in large])
+            self._changes_small = any(i not in large for i in changes)
+            run = jax.jit(self._spread(self._program(packing)), donate_argnums=0)
+            self._compiled = run.lower(*self._arguments(held), *rest).compile(self._compiler_options)
 
     def __call__(self, held: Held, *rest: Any) -> Any:
         """Run the step on what is held; gives what it saw."""
         if self._compiled is None:
             self.compile(held, *rest)
             assert self._compiled is not None
-        changed, seen = self._compiled(*self._split(held.leaves), *rest)
-        for i, leaf in zip(self._uses.changes, changed, strict=True):
-            held.leaves[i] = leaf
+        changed, packed, seen = self._compiled(*self._arguments(held), *rest)
+        if self._changes_small:
+            held.packed = packed
+        held.large.update(zip(self._uses.changes, changed, strict=True))
         return seen
 
-    def _program(self, structure: Any, shapes: list[Any]) -> Callable[..., tuple[list[Any], Any]]:
-        def run(changing: list[Any], read: list[Any], *rest: Any) -> tuple[list[Any], Any]:
-            seeds = changing[0].shape[0]  # of this device
-            leaves = [jnp.zeros((seeds, *x.shape[1:]), x.dtype) for x in shapes]  # what is not used is never made
+    def _program(self, packing: Packing) -> Callable[..., tuple[list[Any], Any, Any]]:
+        def run(changing: list[Any], read: list[Any], packed: Any, *rest: Any) -> tuple[list[Any], Any, Any]:
+            seeds = (*changing, *read, packed)[0].shape[0]  # of this device
+            # What is not used is never made.
+            leaves: list[Any] = [jnp.zeros((seeds, *s), d) for s, d in zip(packing.shapes, packing.dtypes, strict=True)]
             for i, leaf in zip((*self._uses.changes, *self._uses.reads), (*changing, *read), strict=True):
                 leaves[i] = leaf
-            new, seen = self._step(jax.tree.unflatten(structure, leaves), *rest)
+            for i, leaf in zip(packing.small, packing.unpack(packed) if packing.small else (), strict=True):
+                leaves[i] = leaf
+            new, seen = self._step(jax.tree.unflatten(packing.structure, leaves), *rest)
             after = jax.tree.leaves(new)
-            return [after[i] for i in self._uses.changes], seen
+            return [after[i] for i in self._uses.changes], packing.pack(after) if self._changes_small else None, seen
 
         return run
 
-    def _split(self, leaves: list[Any]) -> tuple[list[Any], list[Any]]:
-        return [leaves[i] for i in self._uses.changes], [leaves[i] for i in self._uses.reads]
+    def _arguments(self, held: Held) -> tuple[list[Any], list[Any], Any]:
+        large = held.large
+        return [large[i] for i in self._uses.changes], [large[i] for i in self._uses.reads], held.packed
+
+
+def _seeds(held: Held) -> int:
+    return (held.packed if held.packed is not None else next(iter(held.large.values()))).shape[0]
+
+
+def _one_tree(packing: Packing, seeds: int) -> Any:
+    leaves = [jax.ShapeDtypeStruct((seeds, *s), d) for s, d in zip(packing.shapes, packing.dtypes, strict=True)]
+    return jax.tree.unflatten(packing.structure, leaves)
 
 
 def uses_of(step: Callable[..., tuple[Any, Any]], tree: Any, *rest: Any) -> Uses:

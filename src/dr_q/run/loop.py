@@ -268,7 +268,7 @@ class _Run:
         summary, encoder_seen = self.stepper.summary, self.stepper.encoder_seen
         if summary is None or encoder_seen is None:
             return
-        values: dict[str, np.ndarray] = {name: np.asarray(x) for name, x in summary._asdict().items()}
+        values: dict[str, np.ndarray] = {k: np.asarray(x) for k, x in axis.UpdateSummary.of(summary)._asdict().items()}
         values["encoder_loss"] = np.asarray(encoder_seen.loss)
         for name, x in encoder_seen.terms._asdict().items():
             values[f"encoder_{name}"] = np.asarray(x)

@@ -31,13 +31,20 @@ _GPU_OPTIONS = {
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
     # cuBLAS is as fast for these products, and choosing among Triton's takes half of the compile time.
     "xla_gpu_enable_triton_gemm": False,
+    # Merging products that share an operand copies the weights together first.
+    "xla_gpu_dot_merger_threshold_mb": 0,
+    # A product that adds a slice of another array gets a slow kernel if it reads the slice itself.
+    "xla_gpu_enable_dynamic_slice_fusion": False,
 }
 Device = Any
 """A jax device; its class is not typed."""
 
 
 class UpdateSummary(NamedTuple):
-    """What an RL update saw, in numbers for a log; one per seed."""
+    """What an RL update saw, in numbers for a log; one per seed.
+
+    A compiled update gives them as the columns of one array.
+    """
 
     critic_loss: Array
     actor_loss: Array
@@ -47,6 +54,11 @@ class UpdateSummary(NamedTuple):
     priority_mean: Array
     priority_max: Array
     floored_share: Array
+
+    @staticmethod
+    def of(columns: Array) -> "UpdateSummary":
+        """From an array [S, fields]."""
+        return UpdateSummary(*np.asarray(columns).T)
 
 
 class SeedStates(NamedTuple):
@@ -115,32 +127,42 @@ def first_turn(task: Task, exploring: bool, networks: drq.Networks, roots: Key[A
     return jax.vmap(one)(networks, roots, obs)
 
 
-def observe(
-    task: Task,
-    exploring: bool,
-    states: SeedStates,
-    roots: Key[Array, "S"],
-    turn: Turn,
-    packets: UInt8[Array, "S N"],
-) -> tuple[SeedStates, Turn]:
-    """Add each seed's transition to its replay, and act on what came after it; `packets` are of `PacketLayout`."""
+def act(
+    task: Task, exploring: bool, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
+) -> tuple[SeedStates, tuple[Turn, UInt8[Array, "S N"]]]:
+    """Each seed's next turn, on what came of its last one; the packets, of `PacketLayout`, stay there for `add`."""
 
-    def one(net: drq.Networks, replay: rp.Replay, root: Array, turn: Turn, packet: Array) -> tuple[rp.Replay, Turn]:
-        (reward, terminated, truncated), (next_obs, obs) = _unpack(task.shape, packet)
+    def one(net: drq.Networks, replay: rp.Replay, root: Array, packet: Array) -> Turn:
+        _, (_, obs) = _unpack(task.shape, packet)
+        return _turn(task, exploring, net, root, obs, replay.clock + 1)
+
+    return states, (jax.vmap(one)(states.agents.online, states.replays, roots, packets), packets)
+
+
+def add(task: Task, states: SeedStates, turn: Turn, packets: UInt8[Array, "S N"]) -> tuple[SeedStates, None]:
+    """Add the transitions that began with these turns to the replays."""
+
+    def one(replay: rp.Replay, turn: Turn, packet: Array) -> rp.Replay:
+        (reward, terminated, truncated), (next_obs, _) = _unpack(task.shape, packet)
         frame = _newest(task.shape, next_obs)
-        replay = rp.add(replay, rp.Transition(*turn, reward, frame, terminated > 0, truncated > 0))
-        return replay, _turn(task, exploring, net, root, obs, replay.clock)
+        return rp.add(replay, rp.Transition(*turn, reward, frame, terminated > 0, truncated > 0))
 
-    replays, turn = jax.vmap(one)(states.agents.online, states.replays, roots, turn, packets)
-    return states._replace(replays=replays), turn
+    return states._replace(replays=jax.vmap(one)(states.replays, turn, packets)), None
+
+
+def add_and_update(
+    task: Task, states: SeedStates, turn: Turn, packets: Array, roots: Key[Array, "S"], number: Int[Array, "S"]
+) -> tuple[SeedStates, Float[Array, "S fields"]]:
+    """Both, one after the other, in one program."""
+    return update(task, add(task, states, turn, packets)[0], roots, number)
 
 
 def update(
     task: Task, states: SeedStates, roots: Key[Array, "S"], number: Int[Array, "S"]
-) -> tuple[SeedStates, UpdateSummary]:
-    """An RL update of every seed; `number`, from 0, among those of one agent step."""
+) -> tuple[SeedStates, Float[Array, "S fields"]]:
+    """An RL update of every seed; `number`, from 0, among those of one agent step. Gives columns of `UpdateSummary`."""
 
-    def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[SeedStates, UpdateSummary]:
+    def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[SeedStates, Array]:
         key = _update_key(task, replay, root, number)
         agent, replay, seen = drq.update_actor_critic(task.config, agent, replay, key)
         return SeedStates(agent, replay), _summary(replay, seen)
@@ -218,10 +240,10 @@ def plan_update(task: Task, replays: rp.Replay, roots: Key[Array, "S"], number: 
 
 def learn_actor_critic(
     task: Task, states: SeedStates, draw: drq.CriticDraw, frames: Array
-) -> tuple[SeedStates, UpdateSummary]:
+) -> tuple[SeedStates, Float[Array, "S fields"]]:
     """One RL update of every seed on frames fetched for it."""
 
-    def one(agent: drq.Agent, replay: rp.Replay, *rest: Any) -> tuple[SeedStates, UpdateSummary]:
+    def one(agent: drq.Agent, replay: rp.Replay, *rest: Any) -> tuple[SeedStates, Array]:
         agent, replay, seen = drq.learn_actor_critic(task.config, agent, replay, *rest)
         return SeedStates(agent, replay), _summary(replay, seen)
 
@@ -277,17 +299,19 @@ def _newest(shape: drq.TaskShape, obs: Array) -> Array:
     return obs[obs.shape[0] - shape.frame_shape[0] :]
 
 
-def _summary(replay: rp.Replay, seen: drq.ActorCriticMetrics) -> UpdateSummary:
+def _summary(replay: rp.Replay, seen: drq.ActorCriticMetrics) -> Float[Array, "fields"]:
     td_error = jnp.max(jnp.abs(seen.q - seen.q_target[:, None]), axis=-1)
-    return UpdateSummary(
-        critic_loss=seen.critic_loss,
-        actor_loss=seen.actor_loss,
-        q_mean=jnp.mean(seen.q),
-        q_target_mean=jnp.mean(seen.q_target),
-        td_error_mean=jnp.mean(td_error),
-        priority_mean=jnp.mean(seen.priority),
-        priority_max=replay.max_priority,
-        floored_share=rp.floored_share(replay),
+    return jnp.stack(
+        UpdateSummary(
+            critic_loss=seen.critic_loss,
+            actor_loss=seen.actor_loss,
+            q_mean=jnp.mean(seen.q),
+            q_target_mean=jnp.mean(seen.q_target),
+            td_error_mean=jnp.mean(td_error),
+            priority_mean=jnp.mean(seen.priority),
+            priority_max=replay.max_priority,
+            floored_share=rp.floored_share(replay),
+        )
     )
 
 
@@ -344,7 +368,8 @@ class Programs:
 
         self.init_states = function(functools.partial(init_states, task))
         self.first_turn = {e: function(functools.partial(first_turn, task, e)) for e in (True, False)}
-        self.observe = {e: InPlace(functools.partial(observe, task, e), spread, options) for e in (True, False)}
+        self.act = {e: InPlace(functools.partial(act, task, e), spread, options) for e in (True, False)}
+        self.add, self.add_and_update = in_place(add), in_place(add_and_update)
         self.greedy = function(greedy)
         self.copy = function(lambda tree: jax.tree.map(jnp.copy, tree))
         self.have_valid_start = function(jax.vmap(rp.has_valid_start))
@@ -359,20 +384,37 @@ def _programs(task: Task, seeds: int, devices: tuple[Device, ...]) -> Programs:
     return Programs(task, Placement(seeds, devices))
 
 
+def _hold(states: SeedStates) -> Held:
+    # Replays apart: programs must not differ in more than they have to between capacities, or results would.
+    return Held(states, apart=states.replays)
+
+
 class Seeds:
     """The agents and replays of all seeds, as they learn."""
 
-    def __init__(self, task: Task, seeds: Sequence[int], devices: Sequence[Device] | None = None):
+    def __init__(
+        self,
+        task: Task,
+        seeds: Sequence[int],
+        devices: Sequence[Device] | None = None,
+        *,
+        fuse: bool | None = None,
+    ):
+        """`fuse`: add and update in one program, which costs compiling the update twice; by default on a GPU."""
         self.task = task
         self.placement = Placement(len(seeds), devices)
+        on_host = task.frames_on_host
+        self._fuse = not on_host and (self.placement.devices[0].platform != "cpu" if fuse is None else fuse)
         self._run = _programs(task, len(seeds), self.placement.devices)
         self._roots = self.placement.put(root_keys(seeds))
         numbers = np.arange(task.config.replay_ratio, dtype=np.int32)
         self._numbers = [self.placement.put(np.full(len(seeds), n)) for n in numbers]
-        self._held = Held(None)
+        self._held = Held(())
         self.turn: Turn | None = None
+        self._arrived: tuple[Turn, Any] | None = None
+        """A turn and the packet of what came of it, not in the replay yet."""
         self.frames: HostFrames | None = None
-        if task.frames_on_host:
+        if on_host:
             self.frames = HostFrames(jax.eval_shape(lambda: init_replays(task, root_keys([0]))).spec, len(seeds))
 
     @property
@@ -382,30 +424,35 @@ class Seeds:
 
     def begin(self, obs: np.ndarray) -> None:
         """Fresh agents, acting on their first observations."""
-        self._held = Held(self._run.init_states(self._roots))
+        self._held = _hold(self._run.init_states(self._roots))
         exploring = self.task.config.exploration_steps > 0
         self.turn = self._run.first_turn[exploring](self.states.agents.online, self._roots, self.placement.put(obs))
 
     def restore(self, states: SeedStates, turn: Turn) -> None:
         """Go on from a checkpoint's states; frames in host memory have been written already."""
         # Copies: what a step donates must be the device's own, not memory that numpy still holds.
-        self._held = Held(self._run.copy(self.placement.put(states)))
+        self._held = _hold(self._run.copy(self.placement.put(states)))
         self.turn = self.placement.put(turn)
         if self.frames is not None:
             self.frames.restore(np.asarray(states.replays.cursor))
+
+    def wait(self) -> None:
+        """Until the device has done all that was asked of it."""
+        self._held.wait()
 
     def compile(self) -> float:
         """Compile what a run needs; the seconds it took. Once for a task and number of seeds."""
         start = time.perf_counter()
         packets = jax.ShapeDtypeStruct((len(self._roots), packet_layout(self.task.shape).size), jnp.uint8)
-        seeing = self.placement.shapes((packets,))
-        run, held, numbers = self._run, Held(self.placement.shapes(self.states)), self._numbers[0]
-        jobs = [(run.observe[e], (self._roots, self.turn, *seeing)) for e in (True, False)]
+        (packets,) = self.placement.shapes((packets,))
+        run, held, roots, numbers = self._run, self._held, self._roots, self._numbers[0]
+        jobs: list[tuple[InPlace, tuple[Any, ...]]] = [(run.act[e], (roots, packets)) for e in (True, False)]
+        jobs.append((run.add, (self.turn, packets)))
         if self.frames is None:
-            jobs += [(run.update, (self._roots, numbers)), (run.renew, (self._roots, numbers))]
-        # On a GPU one after the other: the compiler times kernels there to choose among them.
-        at_once = len(jobs) if self.placement.devices[0].platform == "cpu" else 1
-        with concurrent.futures.ThreadPoolExecutor(at_once) as threads:
+            jobs += [(run.update, (roots, numbers)), (run.renew, (roots, numbers))]
+        if self._fuse:
+            jobs.append((run.add_and_update, (self.turn, packets, roots, numbers)))
+        with concurrent.futures.ThreadPoolExecutor(len(jobs)) as threads:
             for job in [threads.submit(program.compile, held, *rest) for program, rest in jobs]:
                 job.result()
         return time.perf_counter() - start
@@ -415,21 +462,31 @@ class Seeds:
         assert self.turn is not None
         return np.asarray(self.turn.action)
 
-    def observe(self, arrived: Transitions, *, exploring: bool) -> None:
-        """Take in the outcome of the actions, and choose the next ones."""
+    def act(self, arrived: Transitions, *, exploring: bool) -> None:
+        """Choose the next actions, on what came of the last ones; `add` is to follow."""
         assert self.turn is not None
+        assert self._arrived is None, "what came before is not in the replay yet"
         if self.frames is not None:
             channels = self.task.shape.frame_shape[0]
             final = arrived.next_obs[:, arrived.next_obs.shape[1] - channels :]
             self.frames.add(np.asarray(self.turn.frame), final, arrived.terminated | arrived.truncated)
-        packets = self.placement.put_step(arrived.packet)
-        turn: Turn = self._run.observe[exploring](self._held, self._roots, self.turn, packets)
+        turn, packets = self._run.act[exploring](self._held, self._roots, self.placement.put_step(arrived.packet))
         turn.action.copy_to_host_async()  # under way while the update is dispatched
-        self.turn = turn
+        self.turn, self._arrived = turn, (self.turn, packets)
 
-    def update(self, number: int) -> UpdateSummary:
-        """An RL update of every seed, the given one of this agent step."""
+    def add(self) -> None:
+        """Put what came of the turn before in the replays, unless that is done."""
+        if self._arrived is not None:
+            self._run.add(self._held, *self._arrived)
+            self._arrived = None
+
+    def update(self, number: int) -> Float[Array, "S fields"]:
+        """`add`, then an RL update of every seed, the given one of this agent step; columns of `UpdateSummary`."""
         rest = (self._roots, self._numbers[number])
+        if self._fuse and self._arrived is not None:
+            arrived, self._arrived = self._arrived, None
+            return self._run.add_and_update(self._held, *arrived, *rest)
+        self.add()
         if self.frames is None:
             return self._run.update(self._held, *rest)
         plan = self._run.plan_update(self.states.replays, *rest)
@@ -437,7 +494,8 @@ class Seeds:
         return self._run.learn_actor_critic(self._held, plan.draw, frames)
 
     def renew(self, number: int) -> drq.EncoderMetrics:
-        """Target copies and encoder updates of every seed, before that RL update."""
+        """`add`, then target copies and encoder updates of every seed, before that RL update."""
+        self.add()
         rest = (self._roots, self._numbers[number])
         if self.frames is None:
             return self._run.renew(self._held, *rest)

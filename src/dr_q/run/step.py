@@ -1,4 +1,4 @@
-"""One agent step of all seeds: take in what came and act on it, start the update, step the simulators meanwhile.
+"""One agent step of all seeds: act on what came, start to take it in and to learn, step the simulators meanwhile.
 
 Nothing waits that need not. While the device learns, the simulators step; while the host reads the actions and waits
 for the simulators, another thread dispatches the update. The order of what reaches the device is always the same.
@@ -7,6 +7,8 @@ for the simulators, another thread dispatches the update. The order of what reac
 import concurrent.futures
 import time
 from collections.abc import Callable
+
+from jaxtyping import Array
 
 from dr_q import agent as drq
 from dr_q.envs import Pool, Transitions
@@ -33,7 +35,7 @@ class Clock:
 
 
 PARTS = ("observe", "act", "simulate", "update")
-"""Dispatching the outcome; waiting for actions; waiting for simulators; waiting for the update's dispatch."""
+"""Dispatching the next actions; waiting for actions; waiting for simulators; waiting for the update's dispatch."""
 
 
 class Stepper:
@@ -53,8 +55,8 @@ class Stepper:
         """
         self.agents, self.pool, self.clock, self.arrived = agents, pool, clock, arrived
         self._before_learning = before_learning
-        self.summary: axis.UpdateSummary | None = None
-        """What the last RL update saw."""
+        self.summary: Array | None = None
+        """What the last RL update saw: columns of `UpdateSummary`."""
         self.encoder_seen: drq.EncoderMetrics | None = None
         """What the last encoder updates saw."""
         self._dispatcher = concurrent.futures.ThreadPoolExecutor(1)
@@ -65,28 +67,31 @@ class Stepper:
         D10: an update sees what was there before the step.
         """
         if self.arrived is not None:
-            self.agents.observe(self.arrived, exploring=first_update is None)
+            self.agents.act(self.arrived, exploring=first_update is None)
         self.clock.lap("observe")
         if first_update == 0:
+            self.agents.add()
             self._before_learning()
-        dispatched = None if first_update is None else self._dispatcher.submit(self._update, first_update)
+        dispatched = self._dispatcher.submit(self._learn, first_update)
         actions = self.agents.actions()
         self.clock.lap("act")
         self.pool.send(actions)
         self.arrived = self.pool.receive()
         self.clock.lap("simulate")
-        if dispatched is not None:
-            dispatched.result()
+        dispatched.result()
         self.clock.lap("update")
 
     def close(self) -> None:
         """End the thread."""
         self._dispatcher.shutdown()
 
-    def _update(self, first: int) -> None:
-        """The RL updates of one agent step, with target copies where they are due."""
+    def _learn(self, first: int | None) -> None:
+        """Take in the last outcome; then this agent step's RL updates, with target copies where they are due."""
+        if first is None:
+            return self.agents.add()
         config = self.agents.task.config
         for number in range(config.replay_ratio):
             if (first + number) % config.target_period == 0:
                 self.encoder_seen = self.agents.renew(number)
             self.summary = self.agents.update(number)
+        return None
