@@ -163,6 +163,7 @@ def _read_file(path: Path) -> list[Result]:
 
 def _csv_rows(path: Path) -> list[dict[str, str]]:
     try:
-        return list(csv.DictReader(path.read_text().splitlines()))
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a CSV file: it is not text") from None
