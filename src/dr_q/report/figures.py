@@ -1,6 +1,7 @@
 """A report's pictures: the page's charts for print, told apart without colour."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
             panel.fill_between(curve.steps, low, high, color=look["color"], alpha=0.18, linewidth=0)
         last = max(last, curve.steps[-1])
     published = [s for s in report.series if not s.ours and s.counterpart and s.name in task.published]
-    end = max(last, task.budget or 0)
+    end = max(last, task.budget or 0) or 1
     for i, series in enumerate(published):
         score = task.published[series.name]
         at = end * (1.05 + 0.05 * i)
@@ -66,7 +67,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
             [at], [score.mean], color=look["color"], marker=look["marker"], markersize=4, markeredgecolor="white"
         )
     panel.set_xlim(0, end * (1.05 + 0.05 * max(1, len(published))))
-    panel.set_title(task.name, fontsize=8, loc="left", pad=3)
+    panel.set_title(_label(task.name), fontsize=8, loc="left", pad=3)
     panel.xaxis.set_major_formatter(lambda x, _: _steps(x))
     panel.locator_params(axis="x", nbins=4)
     panel.locator_params(axis="y", nbins=4)
@@ -175,7 +176,7 @@ def _dots(panel: Any, report: Report, rows: Sequence[Row], column: int, labels: 
     _row_labels(panel, labels or [""] * len(rows))
 
 
-def _dot(panel: Any, estimate: Estimate, y: float, index: int, hollow: bool = False) -> None:
+def _dot(panel: Any, estimate: Estimate, y: int | float, index: int, hollow: bool = False) -> None:
     look = style(index)
     if not math.isnan(estimate.low):
         panel.plot([estimate.low, estimate.high], [y, y], color=look["color"], linewidth=1.4, solid_capstyle="butt")
@@ -192,13 +193,13 @@ def _dot(panel: Any, estimate: Estimate, y: float, index: int, hollow: bool = Fa
 
 
 def _row_labels(panel: Any, labels: list[str]) -> None:
-    panel.set_yticks(range(len(labels)), labels, fontsize=7)
+    panel.set_yticks(range(len(labels)), [_label(label) for label in labels], fontsize=7)
     panel.set_ylim(len(labels) - 0.4, -0.6)
     panel.tick_params(axis="y", length=0)
     panel.locator_params(axis="x", nbins=5)
 
 
-def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, list[Any]]:
+def _figure(width: int | float, height: int | float, rows: int, columns: int) -> tuple[Any, list[Any]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -220,7 +221,7 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
     for series in report.series:
         if series.ours and series.name in shown:
             look = style(series.style) if lines else {**style(series.style), "linestyle": ""}
-            handles.append(Line2D([], [], linewidth=1.4, markersize=4, label=series.name, **look))
+            handles.append(Line2D([], [], linewidth=1.4, markersize=4, label=_label(series.name), **look))
     for series in report.series:
         if paper and not series.ours and series.counterpart:
             look = {**style(series.style), "linestyle": "-"}
@@ -238,11 +239,20 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
 
 
 def _save(figure: Any, title: str, path: Path) -> None:
-    figure.suptitle(title, fontsize=9.5, x=0.01, ha="left")
-    figure.savefig(path, dpi=DPI, metadata={"Software": "dr-q report"})
+    figure.suptitle(_label(title), fontsize=9.5, x=0.01, ha="left")
+    with warnings.catch_warnings():
+        # A letter that the font does not have is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=DPI, metadata={"Software": "dr-q report"})
 
 
-def _steps(x: float) -> str:
+def _label(text: str) -> str:
+    """Text as it is: no formula between dollar signs, and no name that a legend leaves out."""
+    plain = text.replace("$", r"\$")
+    return f"\N{HAIR SPACE}{plain}" if plain.startswith("_") else plain
+
+
+def _steps(x: int | float) -> str:
     if abs(x) >= 1e6:
         return f"{x / 1e6:g}M"
     return f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"

@@ -27,7 +27,7 @@ _LATEX = {
 }
 
 
-def number(value: float, kind: str) -> str:
+def number(value: int | float, kind: str) -> str:
     """A number as the page and LaTeX show it; the page's `number` in page.js does the same."""
     if kind == "count":
         return f"{value:,.0f}"

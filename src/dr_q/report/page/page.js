@@ -460,7 +460,7 @@
         if (!lines.length) continue;
         const scores = theirs.filter((s) => Object.hasOwn(task.published, s.name)).map((s) => ({ s, triple: task.published[s.name] }));
         const reference = scores.find(({ s }) => s.counterpart === data.base)?.triple[0] ?? null;
-        const end = Math.max(...lines.map((l) => l.xs[l.xs.length - 1]));
+        const end = Math.max(...lines.map((l) => l.xs[l.xs.length - 1])) || 1;
         const said = finals.get(`${task.name}\nours ${data.base}`)?.[8] ?? null;
         const label = `${task.name}. ` + lines.map((l) => `${l.s.name}, ${l.seeds} seeds: ${estimate(l.values[l.values.length - 1], "score")} at ${number(l.xs[l.xs.length - 1], "count")} steps`).join("; ");
         const tags = said && !state.hide.has(`ours ${data.base}`) ? el("span", { class: "tags" }, pill(said)) : null;
