@@ -174,14 +174,14 @@ def build_report(
         by.setdefault((result.task, result.preset), []).append(result)
     tasks = sorted({result.task for result in results}, key=_task_order)
     suites = [name for name in (*SUITES, OTHER) if any(_suite(task) == name for task in tasks)]
-    say(f"learning curves of {len(tasks)} tasks")
+    say(f"learning curves of {_count(len(tasks), 'task')}")
     curves = [_curve(task, preset, by[task, preset]) for task in tasks for preset in presets if (task, preset) in by]
     uneven = [curve for curve in curves if not curve.steps]
     curves = [curve for curve in curves if curve.steps]
     finals = {(c.task, c.preset): _Final.of(c, by[c.task, c.preset]) for c in curves}
     shown = [name for name in algorithms() if any(name in algorithms(suite) for suite in suites if suite != OTHER)]
     series = _series(presets, shown)
-    say(f"aggregates and profiles of {len(suites)} suites")
+    say(f"aggregates and profiles of {_count(len(suites), 'suite')}")
     overall = _aggregate_table(suites, presets, finals)
     profiles = _profiles(suites, presets, finals)
     say(f"comparisons with {base}")

@@ -24,6 +24,9 @@
     node.append(...children);
     return node;
   };
+  const FILTERED = "Nothing is left of this by the filters.";
+  const empty = (text) => el("p", { class: "empty" }, text);
+  const card = (title, chart) => el("figure", { class: "card" }, el("figcaption", {}, title), chart);
   const colour = (style) => (style < 0 ? "var(--none)" : `var(--s${style % 9})`);
   const dash = (style) => (style < 0 ? "" : DASHES[style % DASHES.length]);
 
@@ -36,20 +39,29 @@
       case 2: return polygon([0, -1.15], [1.05, 0.85], [-1.05, 0.85]);
       case 3: return polygon([0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]);
       case 4: return polygon([0, 1.15], [1.05, -0.85], [-1.05, -0.85]);
-      case 5: return polygon([-0.4, -1.1], [0.4, -1.1], [0.4, -0.4], [1.1, -0.4], [1.1, 0.4], [0.4, 0.4], [0.4, 1.1], [-0.4, 1.1], [-0.4, 0.4], [-1.1, 0.4], [-1.1, -0.4], [-0.4, -0.4]);
-      case 6: return polygon([-1.1, -0.6], [-0.6, -1.1], [0, -0.5], [0.6, -1.1], [1.1, -0.6], [0.5, 0], [1.1, 0.6], [0.6, 1.1], [0, 0.5], [-0.6, 1.1], [-1.1, 0.6], [-0.5, 0]);
+      case 5: return polygon(
+        [-0.4, -1.1], [0.4, -1.1], [0.4, -0.4], [1.1, -0.4], [1.1, 0.4], [0.4, 0.4],
+        [0.4, 1.1], [-0.4, 1.1], [-0.4, 0.4], [-1.1, 0.4], [-1.1, -0.4], [-0.4, -0.4],
+      );
+      case 6: return polygon(
+        [-1.1, -0.6], [-0.6, -1.1], [0, -0.5], [0.6, -1.1], [1.1, -0.6], [0.5, 0],
+        [1.1, 0.6], [0.6, 1.1], [0, 0.5], [-0.6, 1.1], [-1.1, 0.6], [-0.5, 0],
+      );
       case 7: return polygon([-1.15, 0], [0.85, -1.05], [0.85, 1.05]);
       case 8: return polygon([1.15, 0], [-0.85, -1.05], [-0.85, 1.05]);
       default: return svg("circle", { cx: x, cy: y, r, ...attributes });
     }
   };
+  const hollow = (s) => ({ fill: "var(--raised)", stroke: colour(s.style), class: "mark" });
   const swatch = (s, line = true) => {
     const node = svg("svg", { width: 26, height: 12, "aria-hidden": "true" });
     if (s.ours) {
-      if (line) node.append(svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, stroke: colour(s.style), "stroke-width": 2, "stroke-dasharray": dash(s.style) }));
+      const look = { stroke: colour(s.style), "stroke-width": 2, "stroke-dasharray": dash(s.style) };
+      if (line) node.append(svg("line", { x1: 0, x2: 26, y1: 6, y2: 6, ...look }));
       node.append(marker(s.style, 13, 6, 3.6, { fill: colour(s.style) }));
     } else if (s.style >= 0) {
-      node.append(svg("line", { x1: 3, x2: 23, y1: 6, y2: 6, stroke: colour(s.style), class: "printed" }), marker(s.style, 13, 6, 3.6, { fill: "var(--raised)", stroke: colour(s.style), class: "mark" }));
+      node.append(svg("line", { x1: 3, x2: 23, y1: 6, y2: 6, stroke: colour(s.style), class: "printed" }));
+      node.append(marker(s.style, 13, 6, 3.6, hollow(s)));
     } else node.append(svg("line", { x1: 9, x2: 17, y1: 6, y2: 6, class: "tick" }));
     return node;
   };
@@ -73,7 +85,10 @@
     const show = exact ? printed : (x) => number(x, kind);
     return `${show(triple[0])} ${interval(triple, show)}`.trim();
   };
-  const shortSteps = (x) => (Math.abs(x) >= 1e6 ? `${+(x / 1e6).toPrecision(3)}M` : Math.abs(x) >= 1e3 ? `${+(x / 1e3).toPrecision(3)}k` : `${+x.toPrecision(3)}`);
+  const shortSteps = (x) => {
+    if (Math.abs(x) >= 1e6) return `${+(x / 1e6).toPrecision(3)}M`;
+    return Math.abs(x) >= 1e3 ? `${+(x / 1e3).toPrecision(3)}k` : `${+x.toPrecision(3)}`;
+  };
   const plainTick = (x) => String(+x.toPrecision(6)).replace("-", "−");
   const ticks = (low, high, count) => {
     const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
@@ -120,7 +135,8 @@
   };
   const matches = (task) => task.toLowerCase().includes(state.q.trim().toLowerCase());
   const visible = (row) =>
-    (!row.suite || state.suites.has(row.suite)) && (!row.series || !state.hide.has(row.series)) && (!row.task || matches(row.task)) && (row.has_runs || state.all);
+    (!row.suite || state.suites.has(row.suite)) && (!row.series || !state.hide.has(row.series)) &&
+    (!row.task || matches(row.task)) && (row.has_runs || state.all);
   const shownPresets = () => data.series.filter((s) => s.ours && !state.hide.has(s.key));
   const shownSuites = () => data.suites.filter((s) => state.suites.has(s.name));
 
@@ -214,50 +230,68 @@
   };
 
   /** Lines with bands; at the right, what is in print. */
-  const lineChart = (width, { label, lines, scores = [], reference = null, xEnd, xStart = 0, yRange = null, xText, yText, xTitle, tipTitle, kind }) => {
+  const lineChart = (width, chart) => {
+    const { label, lines, scores = [], reference = null, xStart = 0, xEnd, yRange, xText, yText, tipTitle, kind } = chart;
     const height = 168, left = 36, bottom = 22, top = 6;
     const own = scores.filter((score) => score.s.style >= 0), rest = scores.filter((score) => score.s.style < 0);
     const right = scores.length ? 12 + 10 * own.length + (rest.length ? 12 : 0) : 8;
     const root = plotRoot(width, height, label);
-    const ends = [...lines.flatMap((l) => l.values.flatMap((v) => v.filter((x) => x !== null))), ...scores.flatMap(({ triple }) => triple.filter((x) => x !== null))];
+    const triples = [...lines.flatMap((l) => l.values), ...scores.map((score) => score.triple)];
+    const ends = triples.flat().filter((x) => x !== null);
     let [low, high] = yRange ?? [Math.min(...ends), Math.max(...ends)];
-    if (!yRange) { const room = (high - low || Math.abs(high) || 1) * 0.06; low = low >= 0 && low < 0.35 * high ? 0 : low - room; high += room; }
+    if (!yRange) {
+      const room = (high - low || Math.abs(high) || 1) * 0.06;
+      low = low >= 0 && low < 0.35 * high ? 0 : low - room;
+      high += room;
+    }
     const X = (x) => left + ((x - xStart) / (xEnd - xStart || 1)) * (width - left - right);
     const Y = (y) => height - bottom - ((y - low) / (high - low || 1)) * (height - bottom - top);
     for (const y of ticks(low, high, 4.5)) {
       root.append(svg("line", { class: y === 0 ? "axis zero" : "axis", x1: left, x2: width - right, y1: Y(y), y2: Y(y) }));
       root.append(svg("text", { x: left - 5, y: Y(y) + 3.5, "text-anchor": "end" }, yText(y)));
     }
-    const across = xTitle === undefined ? [xStart, (xStart + xEnd) / 2, xEnd] : ticks(xStart, xEnd, 4);
-    across.forEach((x) => root.append(svg("text", { x: X(x), y: height - 8, "text-anchor": X(x) > width - 14 ? "end" : "middle" }, xText(x))));
-    if (xTitle) root.append(svg("text", { x: width - right, y: height - bottom - 5, "text-anchor": "end" }, xTitle));
-    if (reference !== null) root.append(svg("line", { class: "reference", x1: left, x2: width - right, y1: Y(reference), y2: Y(reference) }));
+    const across = chart.profile ? ticks(xStart, xEnd, 4) : [xStart, (xStart + xEnd) / 2, xEnd];
+    for (const x of across) {
+      const anchor = X(x) > width - 14 ? "end" : "middle";
+      root.append(svg("text", { x: X(x), y: height - 8, "text-anchor": anchor }, xText(x)));
+    }
+    const level = (y, x1, x2, name) => svg("line", { class: name, x1, x2, y1: Y(y), y2: Y(y) });
+    if (reference !== null) root.append(level(reference, left, width - right, "reference"));
+    const place = (x, y) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`;
     for (const { s, xs, values } of lines) {
       if (values.some((v) => v[1] !== null)) {
-        const there = values.map((v, i) => `${X(xs[i]).toFixed(1)},${Y(v[2] ?? v[0]).toFixed(1)}`);
-        const back = values.map((v, i) => `${X(xs[i]).toFixed(1)},${Y(v[1] ?? v[0]).toFixed(1)}`).reverse();
+        const there = values.map((v, i) => place(xs[i], v[2] ?? v[0]));
+        const back = values.map((v, i) => place(xs[i], v[1] ?? v[0])).reverse();
         root.append(svg("polygon", { class: "band", points: there.concat(back).join(" "), fill: colour(s.style) }));
       }
     }
     for (const { s, xs, values } of lines) {
-      root.append(svg("polyline", { class: "line", points: values.map((v, i) => `${X(xs[i]).toFixed(1)},${Y(v[0]).toFixed(1)}`).join(" "), stroke: colour(s.style), "stroke-dasharray": dash(s.style) }));
+      const points = values.map((v, i) => place(xs[i], v[0])).join(" ");
+      root.append(svg("polyline", { class: "line", points, stroke: colour(s.style), "stroke-dasharray": dash(s.style) }));
       const at = xs.length - 1;
-      if (xTitle === undefined) root.append(marker(s.style, X(xs[at]), Y(values[at][0]), 3.2, { fill: colour(s.style) }));
+      if (!chart.profile) root.append(marker(s.style, X(xs[at]), Y(values[at][0]), 3.2, { fill: colour(s.style) }));
     }
     own.forEach(({ s, triple }, i) => {
       const x = width - right + 10 + 10 * i;
-      if (triple[1] !== null) root.append(svg("line", { class: "printed", x1: x, x2: x, y1: Y(triple[1]), y2: Y(triple[2]), stroke: colour(s.style) }));
-      root.append(marker(s.style, x, Y(triple[0]), 3.4, { fill: "var(--raised)", stroke: colour(s.style), class: "mark" }));
+      const bar = { x1: x, x2: x, y1: Y(triple[1]), y2: Y(triple[2]), stroke: colour(s.style) };
+      if (triple[1] !== null) root.append(svg("line", { class: "printed", ...bar }));
+      root.append(marker(s.style, x, Y(triple[0]), 3.4, hollow(s)));
     });
-    rest.forEach(({ triple }) => root.append(svg("line", { class: "tick", x1: width - 11, x2: width - 2, y1: Y(triple[0]), y2: Y(triple[0]) })));
+    for (const { triple } of rest) root.append(level(triple[0], width - 11, width - 2, "tick"));
     const steps = [...new Set(lines.flatMap((l) => l.xs))].sort((a, b) => a - b);
     const points = steps.map((x) => ({
       x, title: tipTitle(x),
-      pairs: lines.flatMap((l) => { const i = l.xs.indexOf(x); return i < 0 ? [] : [{ s: l.s, what: l.s.name, value: estimate(l.values[i], kind), y: l.values[i][0] }]; }),
+      pairs: lines.filter((l) => l.xs.includes(x)).map((l) => {
+        const triple = l.values[l.xs.indexOf(x)];
+        return { s: l.s, what: l.s.name, value: estimate(triple, kind), y: triple[0] };
+      }),
     }));
     if (scores.length) {
       const sorted = [...scores].sort((a, b) => b.triple[0] - a.triple[0]);
-      points.push({ x: null, title: "In print, at the end of the paper’s budget", pairs: sorted.map(({ s, triple }) => ({ s, what: s.name, value: estimate(triple, kind, true), y: triple[0] })) });
+      points.push({
+        x: null, title: "In print, at the end of the paper’s budget",
+        pairs: sorted.map(({ s, triple }) => ({ s, what: s.name, value: estimate(triple, kind, true), y: triple[0] })),
+      });
     }
     const nearest = (x) => {
       if (scores.length && x > width - right + 3) return points.length - 1;
@@ -293,7 +327,8 @@
       root.append(svg("line", { class: x === 0 ? "axis zero" : "axis", x1: X(x), x2: X(x), y1: top, y2: height - bottom }));
       root.append(svg("text", { x: X(x), y: height - 6, "text-anchor": "middle" }, plainTick(x)));
     }
-    if (reference !== null) root.append(svg("line", { class: "reference", x1: X(reference), x2: X(reference), y1: top, y2: height - bottom }));
+    const upright = (x, name) => svg("line", { class: name, x1: X(x), x2: X(x), y1: top, y2: height - bottom });
+    if (reference !== null) root.append(upright(reference, "reference"));
     const points = [];
     let y = top;
     rows.forEach((row, k) => {
@@ -304,18 +339,25 @@
       fit(text, row.label, left - 8);
       row.items.forEach(({ s, triple, what }, i) => {
         const at = middle + (i - (row.items.length - 1) / 2) * gap;
-        if (triple[1] !== null) root.append(svg("line", { class: "whisker", x1: X(triple[1]), x2: X(triple[2]), y1: at, y2: at, stroke: colour(s.style) }));
-        root.append(marker(s.style, X(triple[0]), at, 3.8, s.ours ? { fill: colour(s.style) } : { fill: "var(--raised)", stroke: colour(s.style), class: "mark" }));
+        const reach = { x1: X(triple[1]), x2: X(triple[2]), y1: at, y2: at, stroke: colour(s.style) };
+        if (triple[1] !== null) root.append(svg("line", { class: "whisker", ...reach }));
+        root.append(marker(s.style, X(triple[0]), at, 3.8, s.ours ? { fill: colour(s.style) } : hollow(s)));
         points.push({ x: X(triple[0]), y: at, s, title: row.label, pairs: [{ s, what: what ?? s.name, value: estimate(triple, kind) }] });
       });
       y += tall[k];
     });
     const nearest = (x, y) => {
       let best = -1, least = 40;
-      points.forEach((point, i) => { const far = Math.abs(point.y - y) * 2 + Math.abs(point.x - x) / 20; if (far < least) { least = far; best = i; } });
+      points.forEach((point, i) => {
+        const far = Math.abs(point.y - y) * 2 + Math.abs(point.x - x) / 20;
+        if (far < least) { least = far; best = i; }
+      });
       return best;
     };
-    const show = (point, overlay) => { overlay.append(marker(point.s.style, point.x, point.y, 5, { fill: colour(point.s.style), class: "active" })); return [point.x, point.y]; };
+    const show = ({ s, x, y }, overlay) => {
+      overlay.append(marker(s.style, x, y, 5, { fill: colour(s.style), class: "active" }));
+      return [x, y];
+    };
     interactive(root, points, nearest, show, 0);
     return root;
   };
@@ -338,7 +380,10 @@
     const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
     return up ? order : -order;
   };
-  const pill = (said, prefix = "") => el("span", { class: `verdict ${VERDICTS.includes(said.verdict) ? said.verdict : ""}`, title: said.why }, `${prefix}${MARK[said.verdict] ?? ""}${said.verdict}`);
+  const pill = (said) => {
+    const name = `verdict ${VERDICTS.includes(said.verdict) ? said.verdict : ""}`;
+    return el("span", { class: name, title: said.why }, `${MARK[said.verdict] ?? ""}${said.verdict}`);
+  };
   const cellNode = (column, cell, { first, kind, edge, foot }) => {
     const text = column.kind === "text" || column.kind === "verdict";
     const node = el(first ? "th" : "td", first ? { scope: "row" } : {});
@@ -363,13 +408,16 @@
   const edgeAt = (columns, i) => i > 0 && columns[i].group !== columns[i - 1].group;
   const tableNode = (name, { tall = false, titled = false } = {}) => {
     const table = data.tables[name];
-    if (!table.rows.length) return el("p", { class: "empty" }, table.missing);
+    if (!table.rows.length) return empty(table.missing);
     let rows = table.rows.filter(visible);
-    if (!rows.length) return el("p", { class: "empty" }, "Nothing is left of this by the filters.");
+    if (!rows.length) return empty(FILTERED);
     const kept = table.columns.map((_, i) => i).filter((i) => !table.columns[i].series || !state.hide.has(table.columns[i].series));
     const columns = kept.map((i) => table.columns[i]);
     const sorted = state.sort.get(name);
-    if (sorted && sorted.column < table.columns.length) rows = [...rows].sort((a, b) => compareCells(a.cells[sorted.column], b.cells[sorted.column], sorted.up));
+    if (sorted && sorted.column < table.columns.length) {
+      rows = [...rows].sort((a, b) => compareCells(a.cells[sorted.column], b.cells[sorted.column], sorted.up));
+    }
+    const verdicts = columns.filter((c) => c.kind === "verdict").length;
     const head = el("thead");
     if (columns.some((c) => c.group)) {
       const groups = el("tr", { class: "groups" });
@@ -388,7 +436,8 @@
     kept.forEach((at, i) => {
       const column = columns[i];
       const how = sorted && sorted.column === at ? (sorted.up ? "ascending" : "descending") : "none";
-      const button = el("button", { type: "button", class: "sort", "data-table": name, "data-column": at }, column.kind === "verdict" && columns.filter((c) => c.kind === "verdict").length === 1 ? "verdict" : column.label);
+      const text = column.kind === "verdict" && verdicts === 1 ? "verdict" : column.label;
+      const button = el("button", { type: "button", class: "sort", "data-table": name, "data-column": at }, text);
       const cell = el("th", { scope: "col", "aria-sort": how }, button);
       if (column.kind === "text" || column.kind === "verdict") cell.classList.add("left");
       if (edgeAt(columns, i)) cell.classList.add("edge");
@@ -397,7 +446,10 @@
     head.append(names);
     const line = (row, foot) => {
       const node = el("tr");
-      kept.forEach((at, i) => node.append(cellNode(columns[i], row.cells[at], { first: i === 0, kind: foot ? "unit" : columns[i].kind, edge: edgeAt(columns, i), foot })));
+      kept.forEach((at, i) => {
+        const how = { first: i === 0, kind: foot ? "unit" : columns[i].kind, edge: edgeAt(columns, i), foot };
+        node.append(cellNode(columns[i], row.cells[at], how));
+      });
       return node;
     };
     const body = el("tbody");
@@ -408,7 +460,8 @@
       for (const row of table.footer) foot.append(line(row, true));
       node.append(foot);
     }
-    const wrap = el("div", { class: `wrap${tall ? " tall" : ""}${columns.length > 6 ? " wide" : ""}`, tabindex: 0, role: "region", "aria-label": table.title }, node);
+    const kind = `wrap${tall ? " tall" : ""}${columns.length > 6 ? " wide" : ""}`;
+    const wrap = el("div", { class: kind, tabindex: 0, role: "region", "aria-label": table.title }, node);
     const all = document.createDocumentFragment();
     if (titled) all.append(el("h3", {}, table.title));
     all.append(wrap);
@@ -421,8 +474,9 @@
     const { table, column } = button.dataset;
     const before = state.sort.get(table);
     // A third press takes the order of print again.
-    if (!before || before.column !== +column) state.sort.set(table, { column: +column, up: data.tables[table].columns[+column].kind === "text" });
-    else if (before.up === (data.tables[table].columns[+column].kind === "text")) state.sort.set(table, { column: +column, up: !before.up });
+    const firstUp = data.tables[table].columns[+column].kind === "text";
+    if (!before || before.column !== +column) state.sort.set(table, { column: +column, up: firstUp });
+    else if (before.up === firstUp) state.sort.set(table, { column: +column, up: !firstUp });
     else state.sort.delete(table);
     writeHash();
     const box = button.closest(".wrap");
@@ -436,8 +490,9 @@
   });
 
   // ---- sections ---------------------------------------------------------------------------------------------------
-  const finals = new Map();
-  for (const row of data.tables.finals.rows) finals.set(`${row.task}\n${row.series}`, row.cells);
+  const columnAt = (table, label) => data.tables[table].columns.findIndex((column) => column.label === label);
+  const finals = new Map(data.tables.finals.rows.map((row) => [JSON.stringify([row.task, row.series]), row.cells]));
+  const finalCell = (task, key, label) => finals.get(JSON.stringify([task, key]))?.[columnAt("finals", label)] ?? null;
   const curvesOf = new Map();
   for (const curve of data.curves) curvesOf.set(curve.task, [...(curvesOf.get(curve.task) ?? []), curve]);
 
@@ -456,23 +511,30 @@
       const cards = el("div", { class: "cards" });
       for (const task of data.tasks) {
         if (task.suite !== suite.name || !matches(task.name)) continue;
-        const lines = (curvesOf.get(task.name) ?? []).map((c) => ({ s: presetByName.get(c.preset), xs: c.steps, values: c.values, seeds: c.seeds })).filter((l) => !state.hide.has(l.s.key));
+        const lines = (curvesOf.get(task.name) ?? [])
+          .map((c) => ({ s: presetByName.get(c.preset), xs: c.steps, values: c.values, seeds: c.seeds }))
+          .filter((l) => !state.hide.has(l.s.key));
         if (!lines.length) continue;
         const scores = theirs.filter((s) => Object.hasOwn(task.published, s.name)).map((s) => ({ s, triple: task.published[s.name] }));
         const reference = scores.find(({ s }) => s.counterpart === data.base)?.triple[0] ?? null;
         const end = Math.max(...lines.map((l) => l.xs[l.xs.length - 1])) || 1;
-        const said = finals.get(`${task.name}\nours ${data.base}`)?.[8] ?? null;
-        const label = `${task.name}. ` + lines.map((l) => `${l.s.name}, ${l.seeds} seeds: ${estimate(l.values[l.values.length - 1], "score")} at ${number(l.xs[l.xs.length - 1], "count")} steps`).join("; ");
+        const said = finalCell(task.name, `ours ${data.base}`, "verdict");
+        const ended = lines.map(({ s, xs, values, seeds }) =>
+          `${s.name}, ${seeds} seeds: ${estimate(values.at(-1), "score")} at ${number(xs.at(-1), "count")} steps`);
+        const label = `${task.name}. ${ended.join("; ")}`;
+        const counts = new Set(lines.map((l) => l.seeds));
+        const seeds = counts.size > 1 ? "mean over seeds" : `${lines[0].seeds} seed${lines[0].seeds > 1 ? "s" : ""}`;
         const tags = said && !state.hide.has(`ours ${data.base}`) ? el("span", { class: "tags" }, pill(said)) : null;
-        cards.append(el("figure", { class: "card", "data-task": task.name }, el("figcaption", {}, el("span", { class: "name", title: task.name }, ...breakable(shortName(task.name))), tags),
+        const name = el("span", { class: "name", title: task.name }, ...breakable(shortName(task.name)));
+        cards.append(el("figure", { class: "card", "data-task": task.name }, el("figcaption", {}, name, tags),
           chartNode((width) => lineChart(width, {
             label, lines, scores, reference, xEnd: end, xText: shortSteps, yText: shortSteps, kind: "score",
-            tipTitle: (x) => `${number(x, "count")} steps, ${lines.map((l) => l.seeds).every((n, _, all) => n === all[0]) ? `${lines[0].seeds} seed${lines[0].seeds > 1 ? "s" : ""}` : "mean over seeds"}`,
+            tipTitle: (x) => `${number(x, "count")} steps, ${seeds}`,
           }))));
       }
       if (cards.children.length) groups.append(el("h3", {}, suite.title), cards);
     }
-    if (!groups.children.length) groups.append(el("p", { class: "empty" }, "Nothing is left of this by the filters."));
+    if (!groups.children.length) groups.append(empty(FILTERED));
   };
 
   const renderAggregates = () => {
@@ -482,12 +544,14 @@
     const rows = table.rows.filter(visible);
     if (!rows.length) return;
     ["Mean", "Median", "IQM"].forEach((statistic) => {
-      const at = table.columns.findIndex((c) => c.label === statistic);
+      const at = columnAt("aggregates", statistic);
       const items = shownSuites().map((suite) => ({
         label: suite.title,
-        items: rows.filter((row) => row.suite === suite.name && row.cells[at] !== null).map((row) => ({ s: series.get(row.series), triple: row.cells[at].value, what: `${row.cells[1]}, ${row.cells[2]}, ${row.cells[3]} tasks` })),
+        items: rows.filter((row) => row.suite === suite.name && row.cells[at] !== null).map(({ cells, series: key }) => (
+          { s: series.get(key), triple: cells[at].value, what: `${cells[1]}, ${cells[2]}, ${cells[3]} tasks` })),
       })).filter((row) => row.items.length);
-      if (items.length) box.append(el("figure", { class: "card" }, el("figcaption", {}, statistic), chartNode((width) => dotChart(width, { label: `${statistic} of normalised scores`, rows: items, kind: "unit", labelShare: 0.42 }))));
+      const chart = { label: `${statistic} of normalised scores`, rows: items, kind: "unit", labelShare: 0.42 };
+      if (items.length) box.append(card(statistic, chartNode((width) => dotChart(width, chart))));
     });
   };
 
@@ -497,22 +561,35 @@
     const presets = shownPresets();
     legend($("profile-legend"), presets.filter((s) => data.profiles.some((p) => p.preset === s.name)));
     for (const suite of shownSuites()) {
-      const lines = data.profiles.filter((p) => p.suite === suite.name).map((p) => ({ s: presetByName.get(p.preset), xs: p.thresholds, values: p.shares })).filter((l) => !state.hide.has(l.s.key));
+      const lines = data.profiles.filter((p) => p.suite === suite.name)
+        .map((p) => ({ s: presetByName.get(p.preset), xs: p.thresholds, values: p.shares }))
+        .filter((l) => !state.hide.has(l.s.key));
       if (!lines.length) continue;
       const xs = lines[0].xs;
-      box.append(el("figure", { class: "card" }, el("figcaption", {}, suite.title), chartNode((width) => lineChart(width, {
-        label: `${suite.title}: share of runs above a normalised score`, lines, xStart: xs[0], xEnd: xs[xs.length - 1], yRange: [0, 1], xText: plainTick, yText: (y) => `${Math.round(100 * y)}%`, xTitle: "", kind: "unit", tipTitle: (x) => `share of runs above ${x.toFixed(2)}`,
+      box.append(card(suite.title, chartNode((width) => lineChart(width, {
+        label: `${suite.title}: share of runs above a normalised score`, lines, xStart: xs[0], xEnd: xs.at(-1),
+        yRange: [0, 1], xText: plainTick, yText: (y) => `${Math.round(100 * y)}%`, kind: "unit", profile: true,
+        tipTitle: (x) => `share of runs above ${x.toFixed(2)}`,
       }))));
     }
-    if (!box.children.length) box.append(el("p", { class: "empty" }, data.profiles.length ? "Nothing is left of this by the filters." : data.tables.aggregates.missing));
+    if (!box.children.length) box.append(empty(data.profiles.length ? FILTERED : data.tables.aggregates.missing));
   };
 
   const renderImprovement = () => {
     const box = $("improvement-chart");
     forget(box);
     const rows = data.tables.improvement.rows.filter(visible);
-    const items = shownSuites().map((suite) => ({ label: suite.title, items: rows.filter((row) => row.suite === suite.name).map((row) => ({ s: series.get(row.series), triple: row.cells[5].value })) })).filter((row) => row.items.length);
-    if (items.length) box.append(chartNode((width) => dotChart(Math.min(width, 640), { label: `probability of improvement over ${data.base}`, rows: items, kind: "unit", reference: 0.5, range: [0, 1], labelShare: 0.36 })));
+    const at = columnAt("improvement", "probability of improvement");
+    const items = shownSuites().map((suite) => ({
+      label: suite.title,
+      items: rows.filter((row) => row.suite === suite.name)
+        .map((row) => ({ s: series.get(row.series), triple: row.cells[at].value })),
+    })).filter((row) => row.items.length);
+    const chart = {
+      label: `probability of improvement over ${data.base}`, rows: items, kind: "unit",
+      reference: 0.5, range: [0, 1], labelShare: 0.36,
+    };
+    if (items.length) box.append(chartNode((width) => dotChart(Math.min(width, 640), chart)));
   };
 
   const renderAblations = () => {
@@ -525,13 +602,16 @@
     for (const suite of shownSuites()) {
       const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
         label: shortName(t.name),
-        items: presets.map((s) => ({ s, cells: finals.get(`${t.name}\n${s.key}`) })).filter(({ cells }) => cells && cells[6]).map(({ s, cells }) => ({ s, triple: cells[6].value })),
+        items: presets.map((s) => ({ s, cell: finalCell(t.name, s.key, "normalised") }))
+          .filter(({ cell }) => cell).map(({ s, cell }) => ({ s, triple: cell.value })),
       })).filter((row) => row.items.length);
-      if (rows.length) box.append(el("figure", { class: "card" }, el("figcaption", {}, suite.title), chartNode((width) => dotChart(width, { label: `${suite.title}: normalised final scores`, rows, kind: "unit", labelShare: 0.42 }), rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24))));
+      const chart = { label: `${suite.title}: normalised final scores`, rows, kind: "unit", labelShare: 0.42 };
+      const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
+      if (rows.length) box.append(card(suite.title, chartNode((width) => dotChart(width, chart), height)));
     }
   };
 
-  const timeBar = (row, table) => {
+  const timeShares = (row, table) => {
     const parts = table.columns.map((c, i) => [c.label, row.cells[i]]).filter(([label, value]) => label.endsWith(", ms") && value);
     const total = parts.reduce((sum, [, value]) => sum + value, 0);
     if (!total) return null;
@@ -540,13 +620,15 @@
   const renderSpeed = () => {
     $("speed-table").replaceChildren(tableNode("speed"));
     const table = data.tables.speed;
-    const said = table.rows.filter(visible).map((row) => [row.cells[0], timeBar(row, table)]).filter(([, text]) => text);
-    if (said.length && said.length <= 12) $("speed-table").append(el("ul", { class: "notes" }, ...said.map(([name, text]) => el("li", {}, `Where ${name} spent its time: ${text}.`))));
+    const said = table.rows.filter(visible).map((row) => [row.cells[0], timeShares(row, table)]).filter(([, text]) => text);
+    if (!said.length || said.length > 12) return;
+    const lines = said.map(([name, text]) => el("li", {}, `Where ${name} spent its time: ${text}.`));
+    $("speed-table").append(el("ul", { class: "notes" }, ...lines));
   };
 
   const renderTables = () => {
     $("score-tables").replaceChildren(...shownSuites().map((suite) => tableNode(`scores-${suite.name}`, { titled: true })));
-    if (!$("score-tables").children.length) $("score-tables").append(el("p", { class: "empty" }, "Nothing is left of this by the filters."));
+    if (!$("score-tables").children.length) $("score-tables").append(empty(FILTERED));
     $("aggregate-table").replaceChildren(tableNode("aggregates"));
     $("improvement-table").replaceChildren(tableNode("improvement"));
     $("ablation-table").replaceChildren(tableNode("ablations", { tall: true, titled: true }));
@@ -563,19 +645,23 @@
     for (const s of shownPresets()) {
       const grid = el("div", { class: "counts" });
       for (const suite of shownSuites()) {
-        const said = data.tables.finals.rows.filter((row) => row.series === s.key && row.suite === suite.name && visible(row) && row.cells[8]).map((row) => row.cells[8].verdict);
+        const said = data.tables.finals.rows
+          .filter((row) => row.series === s.key && row.suite === suite.name && visible(row))
+          .map((row) => finalCell(row.task, s.key, "verdict")?.verdict).filter(Boolean);
         if (!said.length) continue;
         const bar = el("div", { class: "bar" });
         for (const what of ["below", "inside", "above", ...new Set(said.filter((w) => !VERDICTS.includes(w)))]) {
           const count = said.filter((w) => w === what).length;
           if (!count) continue;
-          const part = el("span", { class: VERDICTS.includes(what) ? what : "", title: `${count} ${what}` }, count / said.length > 0.16 ? `${MARK[what] ?? ""}${count} ${what}` : `${MARK[what] ?? ""}${count}`);
+          const text = `${MARK[what] ?? ""}${count}${count / said.length > 0.16 ? ` ${what}` : ""}`;
+          const part = el("span", { class: VERDICTS.includes(what) ? what : "", title: `${count} ${what}` }, text);
           part.style.flex = `${count} 1 0`;
           bar.append(part);
         }
         grid.append(el("span", {}, suite.title), bar);
       }
-      if (grid.children.length) box.append(el("h3", {}, `${s.name}: tasks below, inside and above the published interval of ${s.counterpart}`), grid);
+      const title = `${s.name}: tasks below, inside and above the published interval of ${s.counterpart}`;
+      if (grid.children.length) box.append(el("h3", {}, title), grid);
     }
   };
 
@@ -620,7 +706,12 @@
       setIn(state.suites, s.name, on);
       state.suites = new Set(data.suites.map((one) => one.name).filter((name) => state.suites.has(name)));
     });
-    for (const s of data.series) checkbox($(s.ours ? "preset-filter" : "paper-filter"), s.name, s.ours || s.style >= 0 ? swatch(s) : null, s.key, () => !state.hide.has(s.key), (on) => setIn(state.hide, s.key, !on));
+    for (const s of data.series) {
+      const picture = s.ours || s.style >= 0 ? swatch(s) : null;
+      const box = $(s.ours ? "preset-filter" : "paper-filter");
+      const hide = (on) => setIn(state.hide, s.key, !on);
+      checkbox(box, s.name, picture, s.key, () => !state.hide.has(s.key), hide);
+    }
     const theirs = data.series.filter((s) => !s.ours);
     $("paper-fieldset").hidden = !theirs.length;
     $("paper-all").addEventListener("click", () => { for (const s of theirs) state.hide.delete(s.key); changed(); });
@@ -628,7 +719,8 @@
     $("all-tasks-label").hidden = !Object.values(data.tables).some((table) => table.rows.some((row) => !row.has_runs));
     $("all-tasks").addEventListener("change", () => { state.all = $("all-tasks").checked; changed(); });
     let pause = 0;
-    $("search").addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(() => { state.q = $("search").value; changed(); }, 120); });
+    const search = () => { state.q = $("search").value; changed(); };
+    $("search").addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(search, 120); });
     $("filters").addEventListener("submit", (event) => event.preventDefault());
     $("reset").addEventListener("click", () => { clear(); changed(); });
     $("copy").addEventListener("click", async () => {
