@@ -133,6 +133,7 @@ def test_a_part_of_a_suite_is_compared_with_the_same_part_of_the_paper(small):
     columns = [column.series for column in small.table("scores-dmc-easy").columns]
     assert footer["Mean of all 21"].cells[columns.index("ours dr.q")] is None
     assert footer["Mean of the 2 with runs"].cells[columns.index("paper DR.Q")].value == pytest.approx(expected)
+    assert small.table("scores-dmc-easy").notes[0] == "Seeds of each task: dr.q 6, mr.q 6, no-infonce 6."
     without = [row for row in small.table("scores-dmc-easy").rows if not row.has_runs]
     assert len(without) == 19
 

@@ -425,11 +425,22 @@ def _score_table(suite: str, presets: list[str], finals: _Finals, overall: Table
                 cells.append(final.verdict if final else None)
         cells += [published_score(name, algorithm) for algorithm in theirs]
         rows.append(Row(cells, suite, name, has_runs=any(here)))
-    notes = [f"{task.name}: {task.note}." for task in _tasks_of(suite) if task.note]
-    notes += [f"In print: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
-    footer = _footer(suite, mine, theirs, finals, overall, columns) if suite != OTHER else []
+    seeds = [
+        _seed_range(preset, [f for f in finals.values() if f.preset == preset and f.task in names]) for preset in mine
+    ]
+    notes = [f"Seeds of each task: {', '.join(seeds)}."]
+    footer = []
+    if suite != OTHER:
+        notes += [f"{task.name}: {task.note}." for task in _tasks_of(suite) if task.note]
+        notes += [f"In print: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
+        footer = _footer(suite, mine, theirs, finals, overall, columns)
     title = f"{SUITE_TITLES[suite]}: final scores" + ("" if suite == OTHER else " beside the paper's")
-    return Table(f"scores-{suite}", title, columns, rows, footer, notes if suite != OTHER else [], "")
+    return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
+
+
+def _seed_range(preset: str, finals: list[_Final]) -> str:
+    counts = sorted({len(final.scores) for final in finals})
+    return f"{preset} {counts[0]}" + (f" to {counts[-1]}" if len(counts) > 1 else "")
 
 
 def _footer(
