@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 import dr_q
-from dr_q.agent import PRESETS, Config, ConfigError
+from dr_q.agent import PRESETS, Config, ConfigError, preset
 from dr_q.envs import SUITES, TaskError, WorkerError, canonical, suite_tasks
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
-from dr_q.run.settings import EVAL_EPISODES
+from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -502,6 +502,48 @@ def _results_of(source: str) -> list[Any]:
 
 
 @dataclasses.dataclass
+class Report:
+    """Write a page of results beside the paper's, and the same as PNG, CSV and LaTeX."""
+
+    sources: tyro.conf.Positional[list[Path]]
+    """Runs, folders of runs, CSV files of results (dr-q results)."""
+    out: Path = Path("report")
+    """Its folder: new, empty, or an earlier report's, which is replaced."""
+
+    def run(self) -> int:
+        """Write."""
+        from dr_q.report import build_report, check_report_folder, read_results, read_run, run_folders, write_report
+
+        def say(line: str) -> None:
+            print(f"report: {line}", file=sys.stderr, flush=True)
+
+        if not self.sources:
+            raise ConfigError("nothing to report on; name runs, folders of runs, or CSV files of results")
+        try:
+            check_report_folder(self.out)
+            results = read_results(self.sources)
+            folders = {run.resolve(): run for path in self.sources if path.is_dir() for run in run_folders(path)}
+            report = build_report(results, [read_run(run) for run in folders.values()], _preset_settings, say)
+            page = write_report(report, results, self.out, say)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        except ImportError as error:
+            raise ConfigError(f"a report needs {error.name}: pip install 'dr-q[report]'") from error
+        print(page)
+        return 0
+
+
+def _preset_settings(settings: dict[str, Any]) -> dict[str, Any] | None:
+    """What a run's settings would be by its preset alone; None for a preset that this version does not have."""
+    if settings["preset"] not in PRESETS:
+        return None
+    known = paper_tasks().get(settings["task"])
+    steps = known.agent_steps if known else settings.get("steps")
+    usual = {"steps": steps, "eval_every": EVAL_EVERY, "eval_episodes": EVAL_EPISODES, "noise_dims": 0}
+    return {**dataclasses.asdict(preset(settings["preset"])), **usual}
+
+
+@dataclasses.dataclass
 class Presets:
     """List the presets and what each changes from DR.Q."""
 
@@ -610,6 +652,7 @@ _COMMANDS = {
     "published": PublishedScores,
     "results": Results,
     "compare": Compare,
+    "report": Report,
     "presets": Presets,
     "doctor": Doctor,
     "bench": Bench,

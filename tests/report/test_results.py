@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dr_q.cli import main
-from dr_q.report import read_results
+from dr_q.report import read_results, write_results
 
 
 def make_run(folder: Path, task="dmc/walker-run", preset="dr.q", seeds=(0, 1), noise_dims=0, score=100.0) -> Path:
@@ -44,6 +44,9 @@ def test_other_peoples_files_need_five_columns_and_keep_the_rest(tmp_path):
     path.write_text("seed,note,return,agent_steps,preset,task\n3,x,1.25,10,theirs,gym/Ant-v4\n")
     (result,) = read_results([path])
     assert result == ("gym/Ant-v4", "theirs", 3, 10, 1.25, {"note": "x"})
+    odd = result._replace(task="two\nlines", preset='\u2028,"')
+    write_results([odd], path)
+    assert read_results([path]) == [odd]
 
 
 @pytest.mark.parametrize(

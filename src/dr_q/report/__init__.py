@@ -1,17 +1,24 @@
 """Results and what they are compared with; needs no jax."""
 
 from dr_q.report.compare import Comparison, compare
+from dr_q.report.content import Report, build_report
 from dr_q.report.curves import plot_curves
-from dr_q.report.results import Result, RunRecord, best_seed, read_results, read_run, write_results
+from dr_q.report.results import Result, RunRecord, best_seed, read_results, read_run, run_folders, write_results
+from dr_q.report.write import check_report_folder, write_report
 
 __all__ = [
     "Comparison",
+    "Report",
     "Result",
     "RunRecord",
     "best_seed",
+    "build_report",
+    "check_report_folder",
     "compare",
     "plot_curves",
     "read_results",
     "read_run",
+    "run_folders",
+    "write_report",
     "write_results",
 ]

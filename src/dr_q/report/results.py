@@ -46,11 +46,40 @@ def read_run(folder: str | Path) -> RunRecord:
     return RunRecord(folder, json.loads((folder / "run.json").read_text()), evaluations)
 
 
+def run_timing(run: RunRecord) -> dict[str, float]:
+    """Milliseconds of an agent step of all seeds, by part, averaged over the run; empty where it logged none."""
+    path = run.folder / "metrics.csv"
+    rows = _csv_rows(path) if path.exists() else []
+    # Every seed's row has the same times.
+    rows = list({row["agent_steps"]: row for row in rows}.values())
+    parts = [name for name in rows[0] if name.startswith("ms_")] if rows else []
+    return {part.removeprefix("ms_"): sum(float(row[part] or 0) for row in rows) / len(rows) for part in parts}
+
+
 def best_seed(run: RunRecord) -> int:
     """The seed whose last evaluation was best."""
     if not run.evaluations:
         raise ValueError(f"{run.folder} has no evaluation yet")
     return max(run.evaluations, key=lambda seed: run.evaluations[seed][-1][1])
+
+
+def preset_of(run: RunRecord) -> str:
+    """What its results are listed under: its preset, and the noise that was added."""
+    settings = run.info["settings"]
+    return settings["preset"] + (f"+noise{settings['noise_dims']}" if settings.get("noise_dims") else "")
+
+
+def run_folders(path: str | Path) -> list[Path]:
+    """The runs with evaluations in a folder or under it; ValueError in one line where there is no run."""
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"{path} is not there; give a run, a folder of runs, or a CSV file of results")
+    if (path / "run.json").exists():
+        return [path]
+    runs = sorted(file.parent for file in path.rglob("run.json"))
+    if not runs:
+        raise ValueError(f"{path} holds no run: no run.json in it or under it; give the --out folder of dr-q train")
+    return [run for run in runs if (run / "evals.csv").exists()]
 
 
 def read_results(paths: Sequence[str | Path]) -> list[Result]:
@@ -89,23 +118,15 @@ def write_results(results: Iterable[Result], path: Path) -> None:
 def _read(path: Path) -> list[Result]:
     if path.is_file():
         return _read_file(path)
-    if not path.is_dir():
-        raise ValueError(f"{path} is not there; give a run, a folder of runs, or a CSV file of results")
-    if (path / "run.json").exists():
-        return _of_run(path)
-    runs = sorted(file.parent for file in path.rglob("run.json"))
-    if not runs:
-        raise ValueError(f"{path} holds no run: no run.json in it or under it; give the --out folder of dr-q train")
-    return [result for run in runs if (run / "evals.csv").exists() for result in _of_run(run)]
+    return [result for run in run_folders(path) for result in _of_run(run)]
 
 
 def _of_run(folder: Path) -> list[Result]:
-    settings = read_run(folder).info["settings"]
-    preset = settings["preset"] + (f"+noise{settings['noise_dims']}" if settings.get("noise_dims") else "")
+    run = read_run(folder)
     return [
         Result(
-            settings["task"],
-            preset,
+            run.info["settings"]["task"],
+            preset_of(run),
             int(row["seed"]),
             int(row["agent_steps"]),
             float(row["return_mean"]),
@@ -142,6 +163,7 @@ def _read_file(path: Path) -> list[Result]:
 
 def _csv_rows(path: Path) -> list[dict[str, str]]:
     try:
-        return list(csv.DictReader(path.read_text().splitlines()))
+        with path.open(newline="") as file:
+            return list(csv.DictReader(file))
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a CSV file: it is not text") from None

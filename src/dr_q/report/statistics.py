@@ -78,13 +78,18 @@ def table(scores: Scores) -> np.ndarray:
 
 def mean(values: Iterable[float]) -> Estimate:
     """Mean with its interval, by Student's t."""
+    return means(np.asarray(list(values), float)[:, None])[0]
+
+
+def means(values: np.ndarray) -> list[Estimate]:
+    """The same of every column of a [seeds, columns] table."""
     from scipy import stats
 
-    found = np.asarray(list(values), float)
-    if len(found) < FEWEST_SEEDS:
-        return Estimate(float(found.mean()), np.nan, np.nan)
-    half = float(stats.sem(found) * stats.t.ppf(0.5 + CONFIDENCE / 2, len(found) - 1))
-    return Estimate(float(found.mean()), float(found.mean()) - half, float(found.mean()) + half)
+    count = len(values)
+    middle, half = values.mean(axis=0), np.full(values.shape[1], np.nan)
+    if count >= FEWEST_SEEDS:
+        half = stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
+    return [Estimate(float(x), float(x - h), float(x + h)) for x, h in zip(middle, half, strict=True)]
 
 
 def aggregates(scores: Scores) -> Aggregates:
@@ -95,6 +100,11 @@ def aggregates(scores: Scores) -> Aggregates:
     functions = (metrics.aggregate_mean, metrics.aggregate_median, metrics.aggregate_iqm)
     estimates = _bootstrap(values, lambda x: np.array([function(x) for function in functions]))
     return Aggregates(*estimates, seeds=values.shape[0], tasks=values.shape[1])
+
+
+def profile(scores: Scores, thresholds: np.ndarray) -> list[Estimate]:
+    """The share of runs, over seeds and tasks, above each threshold (a performance profile)."""
+    return _bootstrap(table(scores), lambda x: np.mean(x[None] > thresholds[:, None, None], axis=(1, 2)))
 
 
 def difference(a: Iterable[float], b: Iterable[float]) -> Estimate:

@@ -1,0 +1,258 @@
+"""A report's pictures: the page's charts for print, told apart without colour."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dr_q.paper import Published
+from dr_q.report.content import OTHER, STATISTICS, Curve, Report, Row, Task
+from dr_q.report.statistics import Estimate
+from dr_q.report.style import style
+
+DPI = 130
+_COLUMNS = 4
+_LEGEND = 6
+"""Entries of a legend in one row."""
+_GREY = "0.35"
+_TALL = 34
+"""Rows of one column of a dot plot."""
+
+
+def curve_grids(report: Report, folder: Path) -> Iterator[str]:
+    """curves-SUITE.png: a panel for each task; yields the suite that was drawn."""
+    for suite, title in report.suites:
+        tasks = [task for task in report.tasks if task.suite == suite]
+        curves = {(curve.task, curve.preset): curve for curve in report.curves if curve.suite == suite}
+        tasks = [task for task in tasks if any(task.name == name for name, _ in curves)]
+        if not tasks:
+            continue
+        columns = min(_COLUMNS, len(tasks))
+        rows = math.ceil(len(tasks) / columns)
+        figure, axes = _figure(max(5.2, 2.9 * columns), 2.2 * rows + 0.9, rows, columns)
+        for panel, task in zip(axes, tasks, strict=False):
+            _curve_panel(panel, report, task, curves)
+        for panel in axes[len(tasks) :]:
+            panel.set_visible(False)
+        shown = {preset for _, preset in curves}
+        _legend(figure, report, shown, paper=suite != OTHER)
+        _save(figure, f"{title}: return (mean over seeds, 95% interval) by agent steps", folder / f"curves-{suite}.png")
+        yield suite
+
+
+def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str, str], Curve]) -> None:
+    last = 0
+    for series in report.series:
+        curve = curves.get((task.name, series.name)) if series.ours else None
+        if curve is None:
+            continue
+        look = style(series.style)
+        mean, low, high = zip(*curve.values, strict=True)
+        every = max(1, len(curve.steps) // 4)
+        panel.plot(curve.steps, mean, linewidth=1.3, markersize=3.2, markevery=(series.style % every, every), **look)
+        if not math.isnan(low[-1]):
+            panel.fill_between(curve.steps, low, high, color=look["color"], alpha=0.18, linewidth=0)
+        last = max(last, curve.steps[-1])
+    published = [s for s in report.series if not s.ours and s.counterpart and s.name in task.published]
+    end = max(last, task.budget or 0) or 1
+    for i, series in enumerate(published):
+        score = task.published[series.name]
+        at = end * (1.05 + 0.05 * i)
+        look = style(series.style)
+        panel.plot(
+            [at, at], [score.low, score.high], color=look["color"], linewidth=2.6, solid_capstyle="butt", alpha=0.75
+        )
+        panel.plot(
+            [at], [score.mean], color=look["color"], marker=look["marker"], markersize=4, markeredgecolor="white"
+        )
+    panel.set_xlim(0, end * (1.05 + 0.05 * max(1, len(published))))
+    panel.set_title(_label(task.name), fontsize=8, loc="left", pad=3)
+    panel.xaxis.set_major_formatter(lambda x, _: _steps(x))
+    panel.locator_params(axis="x", nbins=4)
+    panel.locator_params(axis="y", nbins=4)
+
+
+def aggregate_figure(report: Report, path: Path) -> None:
+    """aggregates.png: for each suite mean, median and IQM, of runs and in print."""
+    rows = report.table("aggregates").rows
+    suites = [(name, title) for name, title in report.suites if any(row.suite == name for row in rows)]
+    if not suites:
+        return
+    count = max(sum(row.suite == name for row in rows) for name, _ in suites)
+    figure, axes = _figure(9.5, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
+    for i, (suite, title) in enumerate(suites):
+        mine = [row for row in rows if row.suite == suite]
+        for j, statistic in enumerate(STATISTICS):
+            panel = axes[i * len(STATISTICS) + j]
+            _dots(
+                panel, report, mine, -len(STATISTICS) + j, [_aggregate_label(row) for row in mine] if j == 0 else None
+            )
+            panel.set_title(f"{title}: {statistic}" if j == 0 else statistic, fontsize=8, loc="left", pad=3)
+    _save(figure, "Normalised scores with 95% intervals", path)
+
+
+def profile_figure(report: Report, path: Path) -> None:
+    """profiles.png: the share of runs above each normalised score."""
+    suites = [(name, title) for name, title in report.suites if any(p.suite == name for p in report.profiles)]
+    if not suites:
+        return
+    columns = min(3, len(suites))
+    rows = math.ceil(len(suites) / columns)
+    figure, axes = _figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns)
+    styles = {series.name: series.style for series in report.series if series.ours}
+    for panel, (suite, title) in zip(axes, suites, strict=False):
+        for found in (p for p in report.profiles if p.suite == suite):
+            look = style(styles[found.preset])
+            share, low, high = zip(*found.shares, strict=True)
+            panel.plot(
+                found.thresholds, share, linewidth=1.4, markersize=3.4, markevery=(styles[found.preset] * 3, 12), **look
+            )
+            panel.fill_between(found.thresholds, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        panel.set_ylim(-0.03, 1.03)
+        panel.set_title(title, fontsize=8, loc="left", pad=3)
+    for panel in axes[len(suites) :]:
+        panel.set_visible(False)
+    _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
+    _save(figure, "Share of runs above a normalised score", path)
+
+
+def improvement_figure(report: Report, path: Path) -> None:
+    """improvement.png: the chance that a run of a preset beats one of the base."""
+    rows = report.table("improvement").rows
+    if not rows:
+        return
+    figure, axes = _figure(6.4, 0.24 * len(rows) + 1.1, 1, 1)
+    _dots(axes[0], report, rows, -1, [f"{row.cells[0]}: {row.cells[1]}" for row in rows])
+    axes[0].axvline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
+    axes[0].set_xlim(-0.02, 1.02)
+    _save(figure, f"Probability that a run is better than one of {report.base}, 95% interval", path)
+
+
+def ablation_figure(report: Report, path: Path) -> None:
+    """ablations.png: the normalised final score of every preset, task by task."""
+    if sum(series.ours for series in report.series) < 2:
+        return
+    rows = [row for row in report.table("finals").rows if row.cells[6] is not None]
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    if not tasks:
+        return
+    presets = [series for series in report.series if any(row.series == series.key for row in rows)]
+    columns = math.ceil(len(tasks) / _TALL)
+    tall = math.ceil(len(tasks) / columns)
+    figure, axes = _figure(max(5.6, 4.6 * columns), tall * (0.11 * len(presets) + 0.09) + 1.1, 1, columns)
+    for i, panel in enumerate(axes):
+        part = tasks[i * tall : (i + 1) * tall]
+        for row in rows:
+            unit = row.cells[6]
+            if row.task in part and isinstance(unit, Estimate):
+                place = [series.key for series in presets].index(row.series)
+                y = part.index(row.task) + (place + 1) / (len(presets) + 1) - 0.5
+                _dot(panel, unit, y, presets[place].style)
+        _row_labels(panel, part)
+        panel.set_ylim(tall - 0.4, -0.6)
+    _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
+    _save(figure, "Normalised final score of every preset, 95% interval", path)
+
+
+FIGURES: dict[str, Callable[[Report, Path], None]] = {
+    "aggregates": aggregate_figure,
+    "profiles": profile_figure,
+    "improvement": improvement_figure,
+    "ablations": ablation_figure,
+}
+
+
+def _aggregate_label(row: Row) -> str:
+    return f"{row.cells[1]} ({'ours' if row.cells[2] == 'runs' else 'paper'})"
+
+
+def _dots(panel: Any, report: Report, rows: Sequence[Row], column: int, labels: list[str] | None) -> None:
+    styles = {series.key: series for series in report.series}
+    for y, row in enumerate(rows):
+        cell = row.cells[column]
+        if isinstance(cell, Estimate | Published):
+            _dot(panel, Estimate(*cell), y, styles[row.series].style, hollow=not styles[row.series].ours)
+    _row_labels(panel, labels or [""] * len(rows))
+
+
+def _dot(panel: Any, estimate: Estimate, y: int | float, index: int, hollow: bool = False) -> None:
+    look = style(index)
+    if not math.isnan(estimate.low):
+        panel.plot([estimate.low, estimate.high], [y, y], color=look["color"], linewidth=1.4, solid_capstyle="butt")
+    face = "white" if hollow else look["color"]
+    panel.plot(
+        [estimate.value],
+        [y],
+        marker=look["marker"],
+        markersize=4.2,
+        color=look["color"],
+        markerfacecolor=face,
+        linestyle="",
+    )
+
+
+def _row_labels(panel: Any, labels: list[str]) -> None:
+    panel.set_yticks(range(len(labels)), [_label(label) for label in labels], fontsize=7)
+    panel.set_ylim(len(labels) - 0.4, -0.6)
+    panel.tick_params(axis="y", length=0)
+    panel.locator_params(axis="x", nbins=5)
+
+
+def _figure(width: int | float, height: int | float, rows: int, columns: int) -> tuple[Any, list[Any]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for panel in axes:
+        panel.grid(alpha=0.25, linewidth=0.5)
+        panel.tick_params(labelsize=7, length=2)
+        for side in ("top", "right"):
+            panel.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bool = True) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for series in report.series:
+        if series.ours and series.name in shown:
+            look = style(series.style) if lines else {**style(series.style), "linestyle": ""}
+            handles.append(Line2D([], [], linewidth=1.4, markersize=4, label=_label(series.name), **look))
+    for series in report.series:
+        if paper and not series.ours and series.counterpart:
+            look = {**style(series.style), "linestyle": "-"}
+            label = f"{series.name} in print: final mean, 95% interval"
+            handles.append(
+                Line2D([], [], linewidth=2.6, alpha=0.75, markersize=5, markeredgecolor="white", label=label, **look)
+            )
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=len(handles) if len(handles) <= _LEGEND else _LEGEND // 2,
+        frameon=False,
+        fontsize=8,
+    )
+
+
+def _save(figure: Any, title: str, path: Path) -> None:
+    figure.suptitle(_label(title), fontsize=9.5, x=0.01, ha="left")
+    with warnings.catch_warnings():
+        # A letter that the font does not have is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=DPI, metadata={"Software": "dr-q report"})
+
+
+def _label(text: str) -> str:
+    """Text as it is: no formula between dollar signs, and no name that a legend leaves out."""
+    plain = text.replace("$", r"\$")
+    return f"\N{HAIR SPACE}{plain}" if plain.startswith("_") else plain
+
+
+def _steps(x: int | float) -> str:
+    if abs(x) >= 1e6:
+        return f"{x / 1e6:g}M"
+    return f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"

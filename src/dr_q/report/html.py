@@ -1,0 +1,114 @@
+"""A report as one page: template, style, script and data in one file that opens from disk.
+
+The page draws its charts itself, in SVG: a charting library would weigh more than a report of all tasks, and would not
+follow the page's colours, its keyboard or its print.
+"""
+
+import base64
+import hashlib
+import importlib.resources
+import json
+from typing import Any
+
+from dr_q import __version__
+from dr_q.paper import Published
+from dr_q.report.content import VERDICT_SEEDS, Cell, Report, Row, Table, Verdict
+from dr_q.report.statistics import CONFIDENCE, FEWEST_SEEDS, REPETITIONS, Estimate
+from dr_q.report.tables import significant
+
+GENERATOR = '<meta name="generator" content="dr-q report">'
+"""By which a folder is known to hold a report."""
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    folder = importlib.resources.files("dr_q.report") / "page"
+    template, style, script = ((folder / f"page.{kind}").read_text() for kind in ("html", "css", "js"))
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    # The data goes in last: nothing that it holds is taken for a place of the template.
+    for place, text in (
+        ("{{generator}}", GENERATOR),
+        ("{{policy}}", policy),
+        ("{{style}}", style),
+        ("{{script}}", script),
+        ("{{data}}", _script_safe(json.dumps(data(report), separators=(",", ":"), allow_nan=False))),
+    ):
+        assert template.count(place) == 1, place
+        template = template.replace(place, text)
+    return template
+
+
+def data(report: Report) -> dict[str, Any]:
+    """The report as JSON takes it."""
+    return {
+        "version": __version__,
+        "facts": report.facts,
+        "findings": report.findings,
+        "warnings": report.warnings,
+        "suites": [{"name": name, "title": title} for name, title in report.suites],
+        "series": [series._asdict() for series in report.series],
+        "base": report.base,
+        "confidence": CONFIDENCE,
+        "repetitions": REPETITIONS,
+        "fewestSeeds": FEWEST_SEEDS,
+        "verdictSeeds": VERDICT_SEEDS,
+        "tasks": [
+            {**task._asdict(), "published": {name: _triple(cell) for name, cell in task.published.items()}}
+            for task in report.tasks
+        ],
+        "curves": [
+            {**curve._asdict(), "values": [_triple(value) for value in curve.values]} for curve in report.curves
+        ],
+        "profiles": [
+            {
+                **found._asdict(),
+                "thresholds": [significant(x) for x in found.thresholds],
+                "shares": [_triple(share) for share in found.shares],
+            }
+            for found in report.profiles
+        ],
+        "tables": {table.name: _table(table) for table in report.tables},
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        **table._asdict(),
+        "columns": [column._asdict() for column in table.columns],
+        "rows": [_row(row) for row in table.rows],
+        "footer": [_row(row) for row in table.footer],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {**row._asdict(), "cells": [_cell(cell) for cell in row.cells]}
+
+
+def _cell(cell: Cell) -> Any:
+    if isinstance(cell, Verdict):
+        return {"verdict": cell.what, "why": cell.why}
+    if isinstance(cell, Estimate | Published):
+        return {"value": _triple(cell), "printed": isinstance(cell, Published)}
+    return significant(cell) if isinstance(cell, float) else cell
+
+
+def _triple(values: Estimate | Published) -> list[float | None]:
+    return [significant(x) for x in values]
+
+
+def _script_safe(text: str) -> str:
+    """JSON inside a script element: nothing in it can end the element."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

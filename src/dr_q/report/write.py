@@ -1,0 +1,66 @@
+"""A report's folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dr_q.paper import SUITES
+from dr_q.report.content import OTHER, Report
+from dr_q.report.figures import FIGURES, curve_grids
+from dr_q.report.html import GENERATOR, page
+from dr_q.report.results import Result, write_results
+from dr_q.report.tables import csv_text, curves_csv, latex_main, latex_pages, latex_text, profiles_csv
+
+_TABLES = ("finals", "aggregates", "improvement", "ablations", "speed", "settings", "versions")
+_HEAD = 2_000
+"""Characters at the beginning of a page among which its generator is named."""
+
+
+def check_report_folder(out: Path) -> None:
+    """Refuse a folder that holds something else; ValueError in one line."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ValueError(f"{out} is a file; choose another --out")
+    index = out / "index.html"
+    ours = index.is_file() and GENERATOR in index.read_text(errors="replace")[:_HEAD]
+    if not ours and any(out.iterdir()):
+        raise ValueError(f"{out} holds other files and no report; choose another --out, a new or empty folder")
+
+
+def write_report(
+    report: Report, results: list[Result], out: Path, say: Callable[[str], None] = lambda line: None
+) -> Path:
+    """Write the page, figures/*.png, tables/*.csv and tables/*.tex; files that a report never writes are left alone."""
+    check_report_folder(out)
+    for folder in (out, out / "tables", out / "figures"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in _files(out):
+        path.unlink(missing_ok=True)
+    say("page")
+    (out / "index.html").write_text(page(report), encoding="utf-8")
+    write_results(results, out / "results.csv")
+    say("tables")
+    for table in report.tables:
+        (out / "tables" / f"{table.name}.csv").write_text(csv_text(table), encoding="utf-8")
+        text = "\n".join(latex_text(part) for part in latex_pages(table))
+        (out / "tables" / f"{table.name}.tex").write_text(text, encoding="utf-8")
+    (out / "tables" / "curves.csv").write_text(curves_csv(report), encoding="utf-8")
+    (out / "tables" / "profiles.csv").write_text(profiles_csv(report), encoding="utf-8")
+    (out / "tables" / "tables.tex").write_text(latex_main(table.name for table in report.tables), encoding="utf-8")
+    for name, draw in FIGURES.items():
+        say(f"figure: {name}")
+        draw(report, out / "figures" / f"{name}.png")
+    for suite in curve_grids(report, out / "figures"):
+        say(f"figure: curves of {suite}")
+    return out / "index.html"
+
+
+def _files(out: Path) -> list[Path]:
+    """Everything that a report can write: what an earlier one left is not to be taken for this one's."""
+    suites = (*SUITES, OTHER)
+    tables = [*(f"scores-{suite}" for suite in suites), *_TABLES]
+    return [
+        *(out / "tables" / f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
+        *(out / "tables" / name for name in ("curves.csv", "profiles.csv", "tables.tex")),
+        *(out / "figures" / f"{name}.png" for name in (*FIGURES, *(f"curves-{suite}" for suite in suites))),
+    ]
