@@ -225,6 +225,9 @@ class Sweep:
         )
         options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
         if self.dry_run:
+            import jax
+
+            jax.config.update("jax_platforms", "cpu")  # sizes are computed; no device is needed
             return self._dry_run(sweep.estimate(spec, self.out, options, self.throughput))
         if self.slurm is not None:
             sweep.write_slurm(spec, self.out, options, self.slurm)

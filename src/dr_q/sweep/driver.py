@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ _OBJECT_STORE = 80 * 2**20
 """Bytes. Jobs hand nothing over but how they ended; Ray takes no less."""
 _CPUS_BESIDE_SIMULATORS = 2
 """Of a job on a GPU: the loop, and what drives the device."""
+_KNOCK = 10.0
+"""Seconds to wait for an answer at a cluster's address."""
 
 
 class SweepFailed(RuntimeError):  # noqa: N818  # what became of the sweep
@@ -56,7 +59,8 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
         with _only_driver(out):
             write_spec(spec, out, before or share.cpu_threads)
             rows = [Row(job, progress_of(job)) for job in jobs]
-            with Board(rows, options.quiet) as board, _Signals() as signals:
+            second_signal = contextlib.suppress(KeyboardInterrupt)
+            with Board(rows, options.quiet) as board, _Signals() as signals, second_signal:
                 _Sweep(rows, share, options, board, out).go(signals)
             results = collect(jobs, out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
@@ -87,13 +91,13 @@ def share_of(
             raise ConfigError(f"gpus-per-job {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU")
         fitting = [node for node in with_gpus if node["GPU"] >= gpus]
         fair = min(node.get("CPU", 1) * gpus / node["GPU"] for node in fitting)
-        cpus = options.cpus_per_job or max(1.0, min(seeds + _CPUS_BESIDE_SIMULATORS, fair // 1))
+        cpus = options.cpus_per_job or max(1.0, min(float(seeds + _CPUS_BESIDE_SIMULATORS), fair // 1))
         _check_cpus(cpus, fitting)
         return Share(cpus, gpus)
-    smallest = int(min(node.get("CPU", 1) for node in nodes))
-    cpus = options.cpus_per_job or cpu_threads or max(1, smallest // min(jobs, max(1, smallest)))
+    smallest = min(node.get("CPU", 1.0) for node in nodes) // 1
+    cpus = float(options.cpus_per_job or cpu_threads or max(1, smallest // min(jobs, max(1, smallest))))
     if options.cpus_per_job is None:
-        cpus = min(cpus, max(1, smallest))
+        cpus = min(cpus, max(1.0, smallest))
     _check_cpus(cpus, nodes)
     return Share(cpus, cpu_threads=cpu_threads or max(1, int(cpus)))
 
@@ -245,8 +249,9 @@ def _ray(options: SweepOptions) -> Iterator[None]:
         ray.init("local", num_cpus=cores(), include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
     else:
         try:
+            _knock(options.address)
             ray.init(options.address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             said = " ".join(str(error).split())
             raise ConfigError(
                 f"no Ray cluster at '{options.address}' ({said}); start one: ray start --head, or leave --address out"
@@ -255,6 +260,13 @@ def _ray(options: SweepOptions) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError where nothing listens: Ray would end this process."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=_KNOCK).close()
 
 
 def _nodes() -> list[dict[str, float]]:

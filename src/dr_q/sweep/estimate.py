@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dr_q.agent import ConfigError
 from dr_q.envs import EnvSpec, TaskError, make_env
-from dr_q.report.results import read_run, run_timing
+from dr_q.report.results import RunRecord, run_timing
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
 
@@ -22,12 +22,12 @@ class Measured(NamedTuple):
 
 
 MEASURED = (
-    Measured("dmc/cheetah-run", 1, 510),
-    Measured("dmc/cheetah-run", 5, 1_728),
-    Measured("dmc/cheetah-run", 10, 2_737),
-    Measured("dmc/cheetah-run", 20, 3_064),
-    Measured("dmc/humanoid-run", 10, 2_350),
-    Measured("dmc-visual/walker-run", 5, 130),
+    Measured("dmc/cheetah-run", 1, 510.0),
+    Measured("dmc/cheetah-run", 5, 1_728.0),
+    Measured("dmc/cheetah-run", 10, 2_737.0),
+    Measured("dmc/cheetah-run", 20, 3_064.0),
+    Measured("dmc/humanoid-run", 10, 2_350.0),
+    Measured("dmc-visual/walker-run", 5, 130.0),
 )
 """On one NVIDIA H200 with 16 cores of an Intel Xeon, jax 0.11.2 (benchmarks/results/h200.md)."""
 
@@ -97,7 +97,7 @@ def estimate(spec: SweepSpec, out: Path, options: SweepOptions, throughput: floa
     check_folder(spec, out)
     check_tasks(spec)
     jobs = spec.jobs(out)
-    own = {job: rate for job in jobs if (rate := _rate_of(job)) is not None}
+    own = [(job, rate) for job in jobs if (rate := _rate_of(job)) is not None]
     specs, missing = _env_specs(spec)
     planned = []
     for job in jobs:
@@ -115,12 +115,12 @@ def wall_hours(hours: list[float], devices: int) -> float:
     return max(busy_until)
 
 
-def _throughput(job: Job, own: dict[Job, float], given: float | None) -> tuple[float | None, str]:
+def _throughput(job: Job, own: list[tuple[Job, float]], given: float | None) -> tuple[float | None, str]:
     family = job.task.partition("/")[0]
     for like, named in (
-        ([rate for other, rate in own.items() if other == job], "this run"),
-        ([rate for other, rate in own.items() if other.task == job.task], "this sweep, same task"),
-        ([rate for other, rate in own.items() if other.task.partition("/")[0] == family], f"this sweep, {family}"),
+        ([rate for other, rate in own if other == job], "this run"),
+        ([rate for other, rate in own if other.task == job.task], "this sweep, same task"),
+        ([rate for other, rate in own if other.task.partition("/")[0] == family], f"this sweep, {family}"),
     ):
         if like:
             return sum(like) / len(like), named
@@ -135,11 +135,8 @@ def _throughput(job: Job, own: dict[Job, float], given: float | None) -> tuple[f
 
 
 def _rate_of(job: Job) -> float | None:
-    try:
-        run = read_run(job.folder)
-    except ValueError:
-        return None
-    milliseconds = sum(run_timing(run).values())
+    # Evaluations are not asked for: a run that was killed may have left half a row of them.
+    milliseconds = sum(run_timing(RunRecord(job.folder, {}, {})).values())
     return 1000 * job.settings.seeds / milliseconds if milliseconds > 0 else None
 
 

@@ -157,8 +157,8 @@ def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
     for name, value in spec.to_json().items():
         if was.get(name) != value:
             raise ConfigError(
-                f"{out} holds another sweep: its {name} {'is' if name == 'changes' else 'are'} {_said(was.get(name))}, "
-                f"got {_said(value)}; give the same to go on with it, or choose another --out"
+                f"{out} holds another sweep: {name.replace('_', '-')} {_said(was.get(name))}, got {_said(value)}; "
+                "give the same to go on with it, or choose another --out"
             )
     return record
 

@@ -1,7 +1,6 @@
 """One live table in a terminal, plain lines elsewhere."""
 
 from collections.abc import Sequence
-from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -35,7 +34,7 @@ class Board:
         self._live: Live | None = None
         self._said = {row.job.name: row.progress.agent_steps for row in rows}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Board":
         """Start the table."""
         if not self._quiet and self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
