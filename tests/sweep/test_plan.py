@@ -9,7 +9,7 @@ import pytest
 
 from dr_q.agent import ConfigError
 from dr_q.cli import main
-from dr_q.envs import suite_tasks
+from dr_q.envs import humanoid_bench, suite_tasks
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import share_of
 from dr_q.sweep.estimate import MEASURED, wall_hours
@@ -157,6 +157,14 @@ def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(
     assert found.sentences()[0] == "6 jobs, 1 finished"
 
 
+@pytest.mark.skipif(humanoid_bench.installed(), reason="HumanoidBench is installed: nothing is missing")
+def test_memory_that_cannot_be_known_is_explained_once(tmp_path):
+    found = estimate(SweepSpec(("hbench",), ("dr.q",), 10), tmp_path, SweepOptions())
+    assert {planned.size for planned in found.jobs} == {None}
+    assert len(found.missing) == 1
+    assert "and 13 more: HumanoidBench cannot be imported" in found.missing[0]
+
+
 def test_jobs_go_to_the_device_that_is_free_first():
     assert wall_hours([3.0, 1.0, 1.0, 2.0], 2) == 4.0
     assert wall_hours([3.0, 1.0, 1.0, 2.0], 1) == 7.0
@@ -186,7 +194,11 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
     assert table.row_count == 4
     cells = [list(column.cells) for column in table.columns]
     assert [column[1] for column in cells[2:]] == ["5,000 / 500,000", "104.5", "2,500", "0:33 h", "running"]
-    assert cells[6][0] == "failed: TaskError: no such thing"
+    assert cells[6][0] == "failed"
+    with board._console.capture() as shown:
+        board._console.print(table)
+    assert "dmc/walker-walk" in shown.get()
+    assert "…" not in shown.get()
     assert table.caption == "1 failed, 1 running, 19 waiting"
 
 

@@ -141,15 +141,20 @@ def _rate_of(job: Job) -> float | None:
 
 
 def _env_specs(spec: SweepSpec) -> tuple[dict[str, EnvSpec], list[str]]:
-    found, missing = {}, []
+    found: dict[str, EnvSpec] = {}
+    missing: dict[str, list[str]] = {}
     for task in spec.tasks:
         try:
             env = make_env(task, noise_dims=spec.noise_dims)
             found[task] = env.spec
             env.close()
         except (TaskError, ImportError, OSError) as error:
-            missing.append(f"{task}: {' '.join(str(error).split())}")
-    return found, missing
+            missing.setdefault(" ".join(str(error).split()), []).append(task)
+    lines = [
+        f"memory unknown of {tasks[0]}" + (f" and {len(tasks) - 1} more" if tasks[1:] else "") + f": {why}"
+        for why, tasks in missing.items()
+    ]
+    return found, lines
 
 
 def _bytes(job: Job, spec: EnvSpec) -> int:

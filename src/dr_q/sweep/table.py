@@ -22,6 +22,7 @@ class Row:
         self.progress = progress
         self.state = "finished" if progress.finished else "waiting"
         self.note = ""
+        """Which retry it is, or why it failed."""
 
 
 class Board:
@@ -71,10 +72,10 @@ class Board:
         caption = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
         for name in ("task", "preset"):
-            table.add_column(name, no_wrap=True)
+            table.add_column(name, overflow="ellipsis", no_wrap=True)
         for name in ("steps", "return", "seed-steps/s", "left"):
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("state", overflow="ellipsis", no_wrap=True)
+        table.add_column("state", no_wrap=True)
         room = max(1, self._console.height - _SPARE_LINES)
         rows = list(self._rows)
         if len(rows) > room:  # what needs looking at first
@@ -88,7 +89,7 @@ class Board:
                 "" if progress.score is None else f"{progress.score:.1f}",
                 f"{progress.seed_steps_per_s:,.0f}" if progress.seed_steps_per_s and row.state == "running" else "",
                 duration(seconds_left(row)) if row.state == "running" else "",
-                f"{row.state}{': ' if row.note else ''}{row.note}",
+                f"retrying, {row.note}" if row.state == "retrying" else row.state,
             )
         return table
 
