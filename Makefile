@@ -15,10 +15,10 @@ setup: $(READY)  ## the virtual environment with everything pinned in constraint
 $(READY): pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,plot,video,report]'; \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,plot,video,report,ray]'; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,plot,video,report]'; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,plot,video,report,ray]'; \
 	fi
 	@touch $@
 

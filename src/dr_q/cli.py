@@ -168,6 +168,107 @@ class Train:
 
 
 @dataclasses.dataclass
+class Sweep:
+    """Train many tasks and presets as one unit that can be killed and started again: `dr-q sweep dmc-easy`."""
+
+    what: tyro.conf.Positional[tuple[str, ...]]
+    """Suites (dr-q tasks) and tasks."""
+    presets: tuple[str, ...] = ("dr.q",)
+    """Which algorithms; `dr-q presets` lists them."""
+    seeds: int = 10
+    """Seeds of each task and preset, trained at once in one job."""
+    out: Path = Path("runs/sweep")
+    """The sweep's folder: new, empty, or that of the same sweep, which goes on."""
+    steps: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps of each seed. [the paper's budget; 500,000 for other tasks]"""
+    eval_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between evaluations. [5000]"""
+    eval_episodes: _optional(int, "N") = None  # pyright: ignore
+    """Episodes of each evaluation. [10]"""
+    checkpoint_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between checkpoints. [25000]"""
+    noise_dims: int = 0
+    """Dimensions of Gaussian noise appended to each observation; the paper's study: 50."""
+    address: _optional(str, "HOST:PORT") = None  # pyright: ignore
+    """A Ray cluster to run on; `auto` is the one that runs on this machine. [Ray is started here]"""
+    gpus_per_job: _optional(float, "X") = None  # pyright: ignore
+    """GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU. [1 where there are any]"""
+    cpus_per_job: _optional(float, "X") = None  # pyright: ignore
+    """CPUs of a job. [with a GPU one for each seed and 2, else its share of the machine]"""
+    retries: int = 3
+    """How often a job whose worker was lost is started again from its checkpoint."""
+    dry_run: bool = False
+    """Print jobs, memory and an estimate of the hours; start nothing."""
+    throughput: _optional(float, "X") = None  # pyright: ignore
+    """Seed-steps/s of one job for the estimate, as dr-q bench measures. [runs of this sweep; else those of an H200]"""
+    slurm: _optional(Path, "FILE") = None  # pyright: ignore
+    """Write a batch script that runs this sweep on Slurm, and start nothing."""
+    algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
+
+    def run(self) -> int:
+        """Train, or say what it would take."""
+        from dr_q import sweep
+
+        changes: dict[str, Any] = {}
+        for group in vars(self.algorithm).values():
+            changes |= {name: value for name, value in vars(group).items() if value is not None}
+        spec = sweep.SweepSpec(
+            self.what,
+            self.presets,
+            self.seeds,
+            steps=self.steps,
+            eval_every=self.eval_every,
+            eval_episodes=self.eval_episodes,
+            checkpoint_every=self.checkpoint_every,
+            noise_dims=self.noise_dims,
+            changes=changes,
+        )
+        options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
+        if self.dry_run:
+            import jax
+
+            jax.config.update("jax_platforms", "cpu")  # sizes are computed; no device is needed
+            return self._dry_run(sweep.estimate(spec, self.out, options, self.throughput))
+        if self.slurm is not None:
+            sweep.write_slurm(spec, self.out, options, self.slurm)
+            print(f"{self.slurm}: submit it with sbatch {self.slurm}")
+            return 0
+        try:
+            print(sweep.run_sweep(spec, self.out, options))
+        except sweep.SweepFailed as failed:
+            for line in failed.failures:
+                print(f"dr-q: {line}", file=sys.stderr)
+            print(failed.results)
+            return FAILURE
+        except sweep.SweepInterrupted as stopped:
+            print(f"dr-q: {stopped}", file=sys.stderr)
+            return 128 + stopped.signal
+        return 0
+
+    @staticmethod
+    def _dry_run(found: Any) -> int:
+        columns = ("task", "preset", "seeds", "done", "to do", "memory", "seed-steps/s", "hours", "measured on")
+        table = Table(*columns, box=None, pad_edge=False)
+        for planned in found.jobs:
+            settings = planned.job.settings
+            table.add_row(
+                planned.job.task,
+                planned.job.preset,
+                str(settings.seeds),
+                f"{planned.done:,}",
+                f"{planned.remaining:,}",
+                "unknown" if planned.size is None else f"{planned.size / 2**30:.2f} GiB",
+                "unknown" if planned.rate is None else f"{planned.rate:,.0f}",
+                "unknown" if planned.hours is None else f"{planned.hours:.2f}",
+                planned.source,
+            )
+        Console(width=None if sys.stdout.isatty() else 200).print(table)
+        for line in (*found.missing, *found.sentences()):
+            print(line)
+        return 0
+
+
+@dataclasses.dataclass
 class Eval:
     """Evaluate a trained policy on fresh episodes."""
 
@@ -791,6 +892,7 @@ class Version:
 
 _COMMANDS = {
     "train": Train,
+    "sweep": Sweep,
     "eval": Eval,
     "video": Video,
     "plot": Plot,

@@ -219,8 +219,8 @@ def draw_priorities(found: Sequence[Priorities], path: Path) -> None:
     _note(
         figure,
         "Dots: |TD error| computed anew with the checkpoint's networks, the larger of the two critics, times the fade "
-        f"weight; at most {_POINTS:,} are drawn, lines are of all, in {_PARTS} parts. MR.Q's errors are in units of its "
-        "reward scale. Bars: by the priorities stored in the replay, as training would draw next.",
+        f"weight; at most {_POINTS:,} are drawn, lines are of all, in {_PARTS} parts. MR.Q's errors are in units of "
+        "its reward scale. Bars: by the priorities stored in the replay, as training would draw next.",
     )
     save_figure(figure, "Priorities by age (0 = newest transition)", path)
 

@@ -43,6 +43,7 @@ def examine() -> Iterator[Finding]:
         ("matplotlib", "plot", "dr-q plot"),
         ("imageio_ffmpeg", "video", "dr-q video"),
         ("wandb", "wandb", "--wandb"),
+        ("ray", "ray", "dr-q sweep"),
     ):
         there = importlib.util.find_spec(module) is not None
         yield Finding(

@@ -1,0 +1,16 @@
+"""Many runs as one resumable unit, on one machine or a cluster (Ray)."""
+
+from dr_q.sweep.driver import SweepFailed, SweepInterrupted, run_sweep
+from dr_q.sweep.estimate import estimate
+from dr_q.sweep.slurm import write_slurm
+from dr_q.sweep.spec import SweepOptions, SweepSpec
+
+__all__ = [
+    "SweepFailed",
+    "SweepInterrupted",
+    "SweepOptions",
+    "SweepSpec",
+    "estimate",
+    "run_sweep",
+    "write_slurm",
+]

@@ -1,0 +1,159 @@
+"""What a sweep would take: jobs, memory, and hours from measured throughput. Nothing is started."""
+
+import heapq
+from pathlib import Path
+from typing import NamedTuple
+
+from dr_q.agent import ConfigError
+from dr_q.envs import EnvSpec, TaskError, make_env
+from dr_q.report.results import RunRecord, run_timing
+from dr_q.sweep.progress import checkpoint_of, progress_of
+from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
+
+MACHINE = "one H200"
+
+
+class Measured(NamedTuple):
+    """Throughput of `dr-q bench` with dr.q."""
+
+    task: str
+    seeds: int
+    seed_steps_per_s: float
+
+
+MEASURED = (
+    Measured("dmc/cheetah-run", 1, 510.0),
+    Measured("dmc/cheetah-run", 5, 1_728.0),
+    Measured("dmc/cheetah-run", 10, 2_737.0),
+    Measured("dmc/cheetah-run", 20, 3_064.0),
+    Measured("dmc/humanoid-run", 10, 2_350.0),
+    Measured("dmc-visual/walker-run", 5, 130.0),
+)
+"""On one NVIDIA H200 with 16 cores of an Intel Xeon, jax 0.11.2 (benchmarks/results/h200.md)."""
+
+
+class Planned(NamedTuple):
+    """What one job would take."""
+
+    job: Job
+    done: int
+    """Agent steps that need not be trained again."""
+    size: int | None
+    """Bytes of networks, optimisers, replay and workspace; None where the simulator cannot be made here."""
+    rate: float | None
+    """Seed-steps/s; None if unknown."""
+    source: str
+    """Where that is from."""
+
+    @property
+    def remaining(self) -> int:
+        """Agent steps to train, of each seed."""
+        return self.job.settings.steps - self.done
+
+    @property
+    def hours(self) -> float | None:
+        """Of one device."""
+        if self.remaining == 0:
+            return 0.0
+        return None if self.rate is None else self.remaining * self.job.settings.seeds / self.rate / 3600
+
+
+class Estimate(NamedTuple):
+    """What a sweep would take."""
+
+    jobs: list[Planned]
+    missing: list[str]
+    """Why memory of some tasks is not known, a line for each."""
+    gpus_per_job: float
+
+    def sentences(self) -> list[str]:
+        """Hours in total, and on several devices."""
+        finished = sum(planned.remaining == 0 for planned in self.jobs)
+        known = [planned.hours for planned in self.jobs if planned.hours is not None]
+        said = [f"{len(self.jobs)} jobs, {finished} finished"]
+        unknown = len(self.jobs) - len(known)
+        if unknown:
+            said.append(
+                f"{unknown} jobs of unknown throughput are not counted below; "
+                "give seed-steps/s that dr-q bench measured: --throughput N"
+            )
+        total = sum(known)
+        if total > 0:
+            device = "GPU" if self.gpus_per_job else "machine"
+            whole = max(1, int(self.gpus_per_job))
+            counts = [n for n in (1, 2, 4, 8, 16, 32, 64) if n == 1 or n < 2 * len([x for x in known if x])]
+            walls = ", ".join(
+                f"{wall_hours(known, n):.1f} h on {n * whole} {device}{'s' if n * whole > 1 else ''}" for n in counts
+            )
+            said.append(f"{total * whole:.1f} {device} hours in total; one job at a time on each: {walls}")
+        return said
+
+
+def estimate(spec: SweepSpec, out: Path, options: SweepOptions, throughput: float | None = None) -> Estimate:
+    """From the runs that are there, the throughput given, or what was measured elsewhere."""
+    if throughput is not None and throughput <= 0:
+        raise ConfigError(f"throughput must be more than 0 seed-steps/s, got {throughput:g}")
+    out = Path(out).resolve()
+    check_folder(spec, out)
+    check_tasks(spec)
+    jobs = spec.jobs(out)
+    own = [(job, rate) for job in jobs if (rate := _rate_of(job)) is not None]
+    specs, missing = _env_specs(spec)
+    planned = []
+    for job in jobs:
+        done = job.settings.steps if progress_of(job).finished else checkpoint_of(job)
+        size = _bytes(job, specs[job.task]) if job.task in specs else None
+        planned.append(Planned(job, done, size, *_throughput(job, own, throughput)))
+    return Estimate(planned, missing, 1.0 if options.gpus_per_job is None else options.gpus_per_job)
+
+
+def wall_hours(hours: list[float], devices: int) -> float:
+    """Jobs in their order, each on the device that is free first."""
+    busy_until = [0.0] * devices
+    for job in hours:
+        heapq.heapreplace(busy_until, busy_until[0] + job)
+    return max(busy_until)
+
+
+def _throughput(job: Job, own: list[tuple[Job, float]], given: float | None) -> tuple[float | None, str]:
+    family = job.task.partition("/")[0]
+    for like, named in (
+        ([rate for other, rate in own if other == job], "this run"),
+        ([rate for other, rate in own if other.task == job.task], "this sweep, same task"),
+        ([rate for other, rate in own if other.task.partition("/")[0] == family], f"this sweep, {family}"),
+    ):
+        if like:
+            return sum(like) / len(like), named
+    if given is not None:
+        return given, "--throughput"
+    rows = [row for row in MEASURED if row.task == job.task]
+    rows = rows or [row for row in MEASURED if row.task.partition("/")[0] == family]
+    if not rows:
+        return None, "unknown"
+    near = min(rows, key=lambda row: abs(row.seeds - job.settings.seeds))
+    return near.seed_steps_per_s, f"{MACHINE}: {near.task}, {near.seeds} seed{'s' if near.seeds > 1 else ''}"
+
+
+def _rate_of(job: Job) -> float | None:
+    # Evaluations are not asked for: a run that was killed may have left half a row of them.
+    milliseconds = sum(run_timing(RunRecord(job.folder, {}, {})).values())
+    return 1000 * job.settings.seeds / milliseconds if milliseconds > 0 else None
+
+
+def _env_specs(spec: SweepSpec) -> tuple[dict[str, EnvSpec], list[str]]:
+    found, missing = {}, []
+    for task in spec.tasks:
+        try:
+            env = make_env(task, noise_dims=spec.noise_dims)
+            found[task] = env.spec
+            env.close()
+        except (TaskError, ImportError, OSError) as error:
+            missing.append(f"{task}: {' '.join(str(error).split())}")
+    return found, missing
+
+
+def _bytes(job: Job, spec: EnvSpec) -> int:
+    from dr_q.run.plan import Memory, make_plan
+
+    boundless = Memory("any device", 2**62, 2**62)
+    return sum(part.size for part in make_plan(job.settings, spec, boundless).parts)

@@ -1,0 +1,152 @@
+"""One job: all seeds of a task and preset, trained or gone on with in a worker's process."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dr_q.sweep.spec import Job
+
+_PATIENCE = 60.0
+"""Seconds to wait for a process that trained the same run and is about to end."""
+_GPU_SHARE = 0.9
+"""Of a shared GPU's memory, what its jobs may reserve together."""
+
+
+class Share(NamedTuple):
+    """What of a machine a job gets."""
+
+    cpus: float
+    gpus: float = 0
+    cpu_threads: int | None = None
+    """For computing on the CPU. Results depend on their number, by rounding."""
+
+
+class Ended(NamedTuple):
+    """How a job ended."""
+
+    status: str
+    """finished, interrupted or failed."""
+    why: str = ""
+    """One line, where it failed."""
+
+
+def run_job(job: Job, share: Share, attempt: str) -> Ended:
+    """Train, from the last checkpoint if there is one; errors of the run's own are returned in one line."""
+    _set_up(share)
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _alone(job, attempt), _printing_to(job):
+            return _train(job)
+    except KeyboardInterrupt:
+        return Ended("interrupted")
+    except Exception as error:  # an environment may fail in any way, and the other jobs go on
+        return Ended("failed", _one_line(error))
+
+
+def attempt_under_way(job: Job) -> str:
+    """Which attempt last took the job's lock; empty if none did."""
+    try:
+        return json.loads(job.lock.read_text())["attempt"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _set_up(share: Share) -> None:
+    """Before jax starts its devices in this process."""
+    import jax
+
+    if share.gpus == 0:
+        jax.config.update("jax_platforms", "cpu")
+    elif share.gpus < 1:
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{_GPU_SHARE * share.gpus:.3f}"
+    if share.cpu_threads is not None:
+        os.environ["NPROC"] = str(share.cpu_threads)  # the size of XLA's thread pool
+
+
+def _train(job: Job) -> Ended:
+    from dr_q.run.loop import Options, train
+
+    try:
+        going_on = _is_begun(job)
+        outcome = train(job.settings, job.folder, Options(), resume=going_on)
+    except Exception:
+        traceback.print_exc()
+        raise
+    return Ended(outcome.status)
+
+
+def _is_begun(job: Job) -> bool:
+    """Whether the folder has this run; one with other settings is left alone."""
+    file = job.folder / "run.json"
+    if not file.exists():
+        return job.folder.exists()  # killed before it wrote anything: from the beginning
+    was = json.loads(file.read_text())["settings"]
+    now = json.loads(json.dumps(job.settings.to_json()))
+    if was != now:
+        names = [name for name in now["config"] if was["config"].get(name) != now["config"][name]]
+        names += [name for name in now if name != "config" and was.get(name) != now[name]]
+        raise ValueError(
+            f"{job.folder} has a run with another {', '.join(names) or 'version of the settings'}; "
+            "move it away to train anew"
+        )
+    return True
+
+
+@contextlib.contextmanager
+def _alone(job: Job, attempt: str) -> Iterator[None]:
+    """Hold the job's lock: a worker that was given up may still live for a moment, and two must not write one run."""
+    with job.lock.open("a+") as file:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):  # a file system without locks
+                    break
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{job.folder} is being trained by another process: {_holder(job)}") from None
+                time.sleep(0.2)
+        file.truncate(0)
+        record = {"host": socket.gethostname(), "pid": os.getpid(), "attempt": attempt}
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        yield
+
+
+def _holder(job: Job) -> str:
+    try:
+        record = json.loads(job.lock.read_text())
+        return f"process {record['pid']} on {record['host']}"
+    except (OSError, ValueError, KeyError):
+        return "unknown"
+
+
+@contextlib.contextmanager
+def _printing_to(job: Job) -> Iterator[None]:
+    """What this process prints, and what libraries under it print, goes to the job's log."""
+    before = os.dup(1), os.dup(2)
+    with job.log.open("a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, kept in zip((1, 2), before, strict=True):
+            os.dup2(kept, number)
+            os.close(kept)
+
+
+def _one_line(error: BaseException) -> str:
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

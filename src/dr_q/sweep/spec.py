@@ -1,0 +1,198 @@
+"""What a sweep is: tasks x presets, each pair one job with all seeds in it; and its folder.
+
+OUT/sweep.json                the sweep
+OUT/<task>/<preset>/          a run's folder, as `dr-q train --out` makes it
+OUT/<task>/<preset>.log       what the job printed
+OUT/<task>/<preset>.lock      held by the process that trains it, and which one that is
+OUT/results.csv               every evaluation of the finished runs
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from dr_q.agent import PRESETS, ConfigError, preset
+from dr_q.envs import SUITES, TaskError, canonical, make_env, suite_tasks
+from dr_q.paper import paper_tasks
+from dr_q.run.settings import CHECKPOINT_EVERY, EVAL_EPISODES, EVAL_EVERY, Settings, make_settings
+
+SPEC_FILE = "sweep.json"
+RESULTS_FILE = "results.csv"
+LOCK_FILE = "sweep.lock"
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepSpec:
+    """Everything that decides a sweep's results."""
+
+    tasks: tuple[str, ...]
+    """Names of tasks and suites; suites are replaced by their tasks."""
+    presets: tuple[str, ...]
+    seeds: int
+    """Of each task and preset, from 0 on."""
+    steps: int | None = None
+    """Agent steps of each seed; None is the paper's budget of each task."""
+    eval_every: int | None = None
+    eval_episodes: int | None = None
+    checkpoint_every: int | None = None
+    noise_dims: int = 0
+    changes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Of the config, on top of every preset."""
+
+    def __post_init__(self) -> None:
+        """Spell tasks out; refuse what cannot be."""
+        object.__setattr__(self, "tasks", _tasks(self.tasks))
+        object.__setattr__(self, "presets", tuple(dict.fromkeys(self.presets)))
+        if not self.tasks:
+            raise ConfigError(f"nothing to train on; name tasks (dr-q tasks lists them) or suites: {', '.join(SUITES)}")
+        if not self.presets:
+            raise ConfigError(f"no preset given; presets: {', '.join(PRESETS)}")
+        for name in self.presets:
+            preset(name, **self.changes)
+        self.settings(self.tasks[0], self.presets[0])
+
+    def settings(self, task: str, preset_name: str) -> Settings:
+        """Those of one run."""
+        return make_settings(
+            task,
+            preset_name=preset_name,
+            changes=self.changes,
+            seeds=self.seeds,
+            steps=self.steps,
+            eval_every=EVAL_EVERY if self.eval_every is None else self.eval_every,
+            eval_episodes=EVAL_EPISODES if self.eval_episodes is None else self.eval_episodes,
+            checkpoint_every=CHECKPOINT_EVERY if self.checkpoint_every is None else self.checkpoint_every,
+            noise_dims=self.noise_dims,
+        )
+
+    def jobs(self, out: Path) -> list["Job"]:
+        """One for each task and preset, in the order given."""
+        return [
+            Job(self.settings(task, name), out / _plain(task) / name) for task in self.tasks for name in self.presets
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """For sweep.json, as it comes back from there."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions:
+    """Where and how to run it."""
+
+    address: str | None = None
+    """A Ray cluster's; None starts Ray on this machine."""
+    gpus_per_job: float | None = None
+    """None: 1 where there are GPUs. Two jobs share a GPU with 0.5; 0 trains on the CPU."""
+    cpus_per_job: float | None = None
+    retries: int = 3
+    """How often a job that lost its worker is started again."""
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        gpus = self.gpus_per_job or 0
+        if gpus < 0 or (gpus > 1 and gpus % 1):
+            raise ConfigError(f"gpus-per-job must be a share up to 1, or a whole number, got {gpus:g}")
+        if self.cpus_per_job is not None and self.cpus_per_job <= 0:
+            raise ConfigError(f"cpus-per-job must be more than 0, got {self.cpus_per_job:g}")
+        if self.retries < 0:
+            raise ConfigError(f"retries must be 0 or more, got {self.retries}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """All seeds of one task and preset, in one process."""
+
+    settings: Settings
+    folder: Path
+
+    @property
+    def task(self) -> str:
+        """Its task's name."""
+        return self.settings.task_name
+
+    @property
+    def preset(self) -> str:
+        """Its preset's name."""
+        return self.settings.preset
+
+    @property
+    def name(self) -> str:
+        """For lines about it."""
+        return f"{self.task} {self.preset}"
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    @property
+    def lock(self) -> Path:
+        """Held while a process trains it."""
+        return self.folder.with_name(f"{self.folder.name}.lock")
+
+
+def check_tasks(spec: SweepSpec) -> None:
+    """Refuse tasks that there are not; the paper's are there, so only others are made to see."""
+    for task in spec.tasks:
+        if task not in paper_tasks():
+            make_env(task).close()
+
+
+def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
+    """What sweep.json says, if it is there; refuse the folder of another sweep, and one that is none."""
+    file = out / SPEC_FILE
+    if not file.exists():
+        ours = {SPEC_FILE + ".part", LOCK_FILE}
+        if out.exists() and (not out.is_dir() or any(path.name not in ours for path in out.iterdir())):
+            raise ConfigError(f"{out} is not empty and no sweep: it has no {SPEC_FILE}; choose another --out")
+        return None
+    try:
+        record = json.loads(file.read_text())
+        was = record["spec"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{file} cannot be read as a sweep; choose another --out, or mend the file") from None
+    for name, value in spec.to_json().items():
+        if was.get(name) != value:
+            raise ConfigError(
+                f"{out} holds another sweep: {name.replace('_', '-')} {_said(was.get(name))}, got {_said(value)}; "
+                "give the same to go on with it, or choose another --out"
+            )
+    return record
+
+
+def write_spec(spec: SweepSpec, out: Path, cpu_threads: int | None) -> None:
+    """Write sweep.json; it is there whole or not at all."""
+    out.mkdir(parents=True, exist_ok=True)
+    part = out / f"{SPEC_FILE}.part"
+    part.write_text(json.dumps({"spec": spec.to_json(), "cpu_threads": cpu_threads}, indent=1) + "\n")
+    part.replace(out / SPEC_FILE)
+
+
+def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:
+    found: list[str] = []
+    for name in names:
+        spelled = canonical(name)
+        if spelled in paper_tasks() or "/" in name or ":" in name:
+            found.append(spelled)
+            continue
+        try:
+            found += [task.name for task in suite_tasks(name)]
+        except TaskError as error:
+            raise TaskError(f"{error}; or a task: dr-q tasks lists them") from None
+    return tuple(dict.fromkeys(found))
+
+
+def _plain(task: str) -> str:
+    return task.replace("/", "-").replace(":", "-")
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(map(str, value[:4]))
+        return f"{shown} and {len(value) - 4} more" if len(value) > 4 else shown
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {x}" for name, x in value.items()) or "none"
+    return "the default" if value is None else str(value)

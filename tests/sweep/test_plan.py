@@ -1,0 +1,212 @@
+"""What a sweep is, refuses and would take; nothing is started."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dr_q.agent import ConfigError
+from dr_q.cli import main
+from dr_q.envs import suite_tasks
+from dr_q.sweep import SweepOptions, SweepSpec, estimate
+from dr_q.sweep.driver import share_of
+from dr_q.sweep.estimate import MEASURED, wall_hours
+from dr_q.sweep.job import Share
+from dr_q.sweep.progress import progress_of
+from dr_q.sweep.slurm import slurm_script
+from dr_q.sweep.spec import check_folder, write_spec
+from dr_q.sweep.table import Board, Row
+
+CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
+
+
+def test_suites_become_their_tasks_and_names_their_own_spelling():
+    spec = SweepSpec(("dmc-visual", "dmc/Cheetah_Run", "dmc-visual/walker-run"), ("dr.q", "dr.q"), 3)
+    assert spec.tasks == (*(task.name for task in suite_tasks("dmc-visual")), "dmc/cheetah-run")
+    assert spec.presets == ("dr.q",)
+    jobs = spec.jobs(Path("out"))
+    assert len(jobs) == 13
+    assert jobs[-1].folder == Path("out/dmc-cheetah-run/dr.q")
+    assert jobs[-1].settings.steps == 500_000
+    assert jobs[-1].settings.seed_list == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dmc-esy"], "unknown suite 'dmc-esy'; did you mean 'dmc-easy'?"),
+        (["dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
+        ([], "nothing to train on; name tasks (dr-q tasks lists them) or suites: gym,"),
+        (["dmc-easy", "--presets", "dr.q", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
+        (["dmc-easy", "--presets"], "no preset given; presets: dr.q,"),
+        (["dmc-easy", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["dmc-easy", "--batch-size", "0"], "batch_size must be a whole number, at least 1, got 0"),
+        (["dmc-easy", "--gpus-per-job", "1.5"], "gpus-per-job must be a share up to 1, or a whole number, got 1.5"),
+        (["dmc-easy", "--cpus-per-job", "0"], "cpus-per-job must be more than 0, got 0"),
+        (["dmc-easy", "--retries", "-1"], "retries must be 0 or more, got -1"),
+        (["dmc-easy", "--dry-run", "--throughput", "0"], "throughput must be more than 0 seed-steps/s, got 0"),
+        (["dmc-easy", "--slurm", "x.sh", "--address", "auto"], "--slurm starts a Ray cluster of its own"),
+        (["dmc-easy", "--address", "127.0.0.1:9"], "no Ray cluster at '127.0.0.1:9'"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"dr-q: {message}")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "nothing may be left behind"
+
+
+def test_without_ray_the_command_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    assert main(["sweep", "dmc-easy", "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == "dr-q: a sweep needs ray, which is not installed: pip install 'dr-q[ray]'\n"
+
+
+def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
+    write_spec(CHEETAH, tmp_path / "sweep", 3)
+    assert check_folder(CHEETAH, tmp_path / "sweep") == {"spec": CHEETAH.to_json(), "cpu_threads": 3}
+    other = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 5)
+    with pytest.raises(ConfigError, match="holds another sweep: seeds 10, got 5; give the same to go on"):
+        check_folder(other, tmp_path / "sweep")
+    changed = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 10, changes={"reward_range": (-3.0, 3.0)})
+    with pytest.raises(ConfigError, match=r"changes none, got reward_range \[-3.0, 3.0\]"):
+        check_folder(changed, tmp_path / "sweep")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(ConfigError, match="is not empty and no sweep"):
+        check_folder(CHEETAH, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "jobs", "options", "threads", "share"),
+    [
+        ([{"CPU": 16.0, "GPU": 1.0}], 6, {}, None, Share(12, 1)),
+        ([{"CPU": 16.0, "GPU": 1.0}], 6, {"gpus_per_job": 0.5}, None, Share(8, 0.5)),
+        ([{"CPU": 64.0, "GPU": 8.0}, {"CPU": 8.0}], 6, {}, None, Share(8, 1)),
+        ([{"CPU": 16.0, "GPU": 1.0}], 6, {"gpus_per_job": 0.0}, None, Share(2, 0, 2)),
+        ([{"CPU": 8.0}, {"CPU": 4.0}], 2, {}, None, Share(2, 0, 2)),
+        ([{"CPU": 2.0}], 6, {}, None, Share(1, 0, 1)),
+        ([{"CPU": 8.0}], 2, {"cpus_per_job": 3.0}, None, Share(3, 0, 3)),
+        ([{"CPU": 2.0}], 2, {}, 4, Share(2, 0, 4)),  # gone on with on a smaller machine: the same threads
+    ],
+)
+def test_each_job_gets_its_share(nodes, jobs, options, threads, share):
+    assert share_of(nodes, jobs, 10, SweepOptions(**options), threads) == share
+
+
+def test_a_share_that_no_node_has_is_refused():
+    with pytest.raises(ConfigError, match="gpus-per-job 2 is more than any node has: 1; 0 trains on the CPU"):
+        share_of([{"CPU": 4.0, "GPU": 1.0}], 2, 10, SweepOptions(gpus_per_job=2.0), None)
+    with pytest.raises(ConfigError, match="cpus-per-job 5 is more than any node has: 4"):
+        share_of([{"CPU": 4.0}], 2, 10, SweepOptions(cpus_per_job=5.0), None)
+
+
+def made_run(job, status: str, steps: int, milliseconds: float | None = None) -> None:
+    """A run's folder as `dr-q train` leaves it, as far as a driver reads it."""
+    job.folder.mkdir(parents=True)
+    info = {"status": status, "agent_steps": steps, "seeds": job.settings.seed_list, "versions": {}}
+    (job.folder / "run.json").write_text(json.dumps({**info, "settings": job.settings.to_json()}))
+    columns = "seed,agent_steps,env_frames,return_mean,return_std,length_mean,episodes"
+    rows = [f"{seed},{steps},{steps},{100 + seed},0,1,1" for seed in job.settings.seed_list]
+    (job.folder / "evals.csv").write_text("\n".join([columns, *rows, "0,999999,1"]))  # the last is half-written
+    if milliseconds is not None:
+        lines = [f"{seed},{steps},{milliseconds},1" for seed in job.settings.seed_list]
+        (job.folder / "metrics.csv").write_text("\n".join(["seed,agent_steps,ms_act,ms_update", *lines]) + "\n")
+    if status != "finished":
+        (job.folder / "checkpoints" / str(steps)).mkdir(parents=True)
+
+
+def test_progress_comes_from_the_folder(tmp_path):
+    job = CHEETAH.jobs(tmp_path)[0]
+    assert progress_of(job) == ("new", 0, None, None, "")
+    made_run(job, "running", 5_000, 3.0)
+    found = progress_of(job)
+    assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)
+
+
+def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(tmp_path):
+    spec = SweepSpec(("dmc/cheetah-run", "dmc/humanoid-run", "gym/Hopper-v4"), ("dr.q", "mr.q"), 10)
+    jobs = spec.jobs(tmp_path)
+    found = estimate(spec, tmp_path, SweepOptions())
+    table = {(row.task, row.seeds): row.seed_steps_per_s for row in MEASURED}
+    assert [planned.rate for planned in found.jobs[:4]] == [
+        *(2 * [table["dmc/cheetah-run", 10]]),
+        *(2 * [table["dmc/humanoid-run", 10]]),
+    ]
+    assert found.jobs[0].source == "one H200: dmc/cheetah-run, 10 seeds"
+    assert (found.jobs[4].rate, found.jobs[4].source, found.jobs[4].hours) == (None, "unknown", None)
+    assert found.jobs[0].hours == pytest.approx(500_000 * 10 / 2_737 / 3600)
+    assert "2 jobs of unknown throughput are not counted below" in found.sentences()[1]
+    assert all(planned.size is not None and planned.size > 2**30 for planned in found.jobs)
+
+    write_spec(spec, tmp_path, None)
+    made_run(jobs[0], "finished", 500_000, 3.0)
+    made_run(jobs[1], "running", 100_000)
+    found = estimate(spec, tmp_path, SweepOptions(), throughput=1_000.0)
+    assert [(planned.rate, planned.source) for planned in found.jobs[1:5:3]] == [
+        (2_500, "this sweep, same task"),
+        (1_000, "--throughput"),
+    ]
+    assert found.jobs[2].source == "this sweep, dmc"
+    assert (found.jobs[0].remaining, found.jobs[0].hours) == (0, 0.0)
+    assert found.jobs[1].remaining == 400_000
+    assert found.sentences()[0] == "6 jobs, 1 finished"
+
+
+def test_jobs_go_to_the_device_that_is_free_first():
+    assert wall_hours([3.0, 1.0, 1.0, 2.0], 2) == 4.0
+    assert wall_hours([3.0, 1.0, 1.0, 2.0], 1) == 7.0
+
+
+def test_dry_run_prints_jobs_memory_and_hours(tmp_path, capsys):
+    assert main(["sweep", "dmc/cheetah-run", "--presets", "dr.q", "mr.q", "--out", str(tmp_path), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:5] == ["dmc/cheetah-run", "dr.q", "10", "0", "500,000"]
+    assert "GiB" in lines[1]
+    assert "one H200: dmc/cheetah-run, 10 seeds" in lines[1]
+    assert lines[-1] == "1.0 GPU hours in total; one job at a time on each: 1.0 h on 1 GPU, 0.5 h on 2 GPUs"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, monkeypatch):
+    spec = SweepSpec(("dmc-easy",), ("dr.q",), 10)
+    jobs = spec.jobs(tmp_path)
+    made_run(jobs[20], "running", 5_000, 3.0)
+    rows = [Row(job, progress_of(job)) for job in jobs]
+    rows[20].state = "running"
+    rows[19].state, rows[19].note = "failed", "TaskError: no such thing"
+    monkeypatch.setenv("LINES", "8")
+    monkeypatch.setenv("COLUMNS", "150")
+    board = Board(rows, quiet=False)
+    table = board._table()
+    assert table.row_count == 4
+    cells = [list(column.cells) for column in table.columns]
+    assert [column[1] for column in cells[2:]] == ["5,000 / 500,000", "104.5", "2,500", "0:33 h", "running"]
+    assert cells[6][0] == "failed: TaskError: no such thing"
+    assert table.caption == "1 failed, 1 running, 19 waiting"
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize("gpus", [None, 0.0, 0.5, 2.0])
+def test_the_slurm_script_passes_shellcheck(gpus, tmp_path):
+    spec = SweepSpec(("dmc-easy",), ("dr.q",), 10, changes={"reward_range": (-3.0, 3.0)})
+    script = tmp_path / "sweep.sh"
+    script.write_text(slurm_script(spec, tmp_path / "with space's", SweepOptions(gpus_per_job=gpus)))
+    checked = subprocess.run(["shellcheck", str(script)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    lines = [line for line in script.read_text().splitlines() if "--gpus-per-node" in line and line[:7] == "#SBATCH"]
+    assert lines == {None: ["#SBATCH --gpus-per-node=1"], 0: [], 2: ["#SBATCH --gpus-per-node=2"]}.get(
+        gpus, ["#SBATCH --gpus-per-node=1"]
+    )
+
+
+def test_a_slurm_script_is_not_overwritten(tmp_path, capsys):
+    script = tmp_path / "sweep.sh"
+    script.write_text("mine")
+    assert main(["sweep", "dmc-easy", "--slurm", str(script)]) == 2
+    assert "is there already; remove it, or choose another name" in capsys.readouterr().err
+    assert script.read_text() == "mine"

@@ -1,0 +1,29 @@
+"""Environments by name for jobs in other processes: `tests.sweep.toys:ID`."""
+
+import time
+
+import gymnasium
+
+from tests.envs import toys
+
+
+class Slow(toys.Walk):
+    """Slow enough to be killed between two checkpoints."""
+
+    def outcome(self, action):
+        time.sleep(0.01)
+        return super().outcome(action)
+
+
+class Breaks(toys.Walk):
+    """Fails in its process after a while."""
+
+    def outcome(self, action):
+        if self.t == 2:
+            raise RuntimeError("a cable broke")
+        return super().outcome(action)
+
+
+gymnasium.register("sweep-walk-v0", entry_point="tests.envs.toys:Walk")
+gymnasium.register("sweep-slow-v0", entry_point="tests.sweep.toys:Slow")
+gymnasium.register("sweep-breaks-v0", entry_point="tests.sweep.toys:Breaks")
