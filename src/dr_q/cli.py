@@ -504,6 +504,109 @@ def _say(line: str) -> None:
 
 
 @dataclasses.dataclass
+class ListExperiments:
+    """The paper's figures that run something: names, tasks, presets."""
+
+    def run(self) -> int:
+        """Print the table."""
+        from dr_q.sweep.experiments import EXPERIMENTS
+
+        table = Table("experiment", "of the paper", "what", "tasks", "presets", "noise", box=None, pad_edge=False)
+        for experiment in EXPERIMENTS:
+            table.add_row(
+                experiment.name,
+                experiment.figure,
+                experiment.about,
+                " ".join(experiment.tasks) + (f" (our choice: {experiment.chosen})" if experiment.chosen else ""),
+                " ".join(experiment.presets),
+                " ".join(map(str, experiment.noise)) if experiment.noise != (0,) else "",
+            )
+        Console(width=None if sys.stdout.isatty() else 250).print(table)
+        return 0
+
+
+@dataclasses.dataclass
+class RunExperiment:
+    """Train what a figure of the paper needs, draw it, and say for each task whether the paper's statement is seen."""
+
+    name: tyro.conf.Positional[str]
+    """Which: `dr-q experiment list`."""
+    tasks: tuple[str, ...] = ()
+    """Other tasks or suites than the figure's. [the figure's]"""
+    steps: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps of each seed. [the paper's]"""
+    seeds: int = 10
+    """Seeds of each task and preset."""
+    out: _optional(Path, "DIR") = None  # pyright: ignore
+    """Its folder: new, empty, or that of the same experiment, which goes on. [runs/experiment-NAME]"""
+    eval_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between evaluations. [5000]"""
+    eval_episodes: _optional(int, "N") = None  # pyright: ignore
+    """Episodes of each evaluation. [10]"""
+    checkpoint_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between checkpoints. [25000]"""
+    address: _optional(str, "HOST:PORT") = None  # pyright: ignore
+    """A Ray cluster to run on; `auto` is the one that runs on this machine. [Ray is started here]"""
+    gpus_per_job: _optional(float, "X") = None  # pyright: ignore
+    """GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU. [1 where there are any]"""
+    cpus_per_job: _optional(float, "X") = None  # pyright: ignore
+    """CPUs of a job. [with a GPU one for each seed and 2, else its share of the machine]"""
+    retries: int = 3
+    """How often a job whose worker was lost is started again from its checkpoint."""
+    algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
+
+    def run(self) -> int:
+        """Train, draw, judge."""
+        from dr_q import sweep
+        from dr_q.sweep import experiments
+
+        if self.steps is not None:
+            _at_least("steps", self.steps, 1)
+        changes: dict[str, Any] = {}
+        for group in vars(self.algorithm).values():
+            changes |= {name: value for name, value in vars(group).items() if value is not None}
+        planned = experiments.plan(
+            experiments.find(self.name),
+            tasks=self.tasks,
+            seeds=self.seeds,
+            steps=self.steps,
+            changes=changes,
+            eval_every=self.eval_every,
+            eval_episodes=self.eval_episodes,
+            checkpoint_every=self.checkpoint_every,
+        )
+        out = self.out or Path("runs") / f"experiment-{self.name}"
+        options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
+        try:
+            found = experiments.run_experiment(planned, out, options, _say)
+        except sweep.SweepFailed as failed:
+            for line in failed.failures:
+                print(f"dr-q: {line}", file=sys.stderr)
+            return FAILURE
+        except sweep.SweepInterrupted as stopped:
+            print(f"dr-q: {stopped}", file=sys.stderr)
+            return 128 + stopped.signal
+        for line in (*found.sentences, *found.pictures):
+            print(line)
+        return 0
+
+
+@dataclasses.dataclass
+class Experiment:
+    """The paper's experiments by name: list, run."""
+
+    what: Annotated[
+        Annotated[ListExperiments, tyro.conf.subcommand("list")]
+        | Annotated[RunExperiment, tyro.conf.subcommand("run")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> int:
+        """Do it."""
+        return self.what.run()
+
+
+@dataclasses.dataclass
 class Tasks:
     """List the paper's tasks."""
 
@@ -897,6 +1000,7 @@ _COMMANDS = {
     "video": Video,
     "plot": Plot,
     "analyse": Analyse,
+    "experiment": Experiment,
     "tasks": Tasks,
     "published": PublishedScores,
     "results": Results,

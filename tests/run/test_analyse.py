@@ -136,17 +136,18 @@ def test_information_is_the_bound_of_our_loss_on_the_other_seeds_transitions(fol
     found = analyse.information(runs)
     assert [m.agent_steps for m in found[0].measures] == [40, 40, 80, 80, 120, 120]
     assert all(m.held_out for run in found for m in run.measures)
-    # Seed 0's networks on seed 1's replays, half of them from each run.
+    # The first seed's networks on the second's replays, half of them from each run.
     parts = [analyse._sample(run, 1, 1280, after=0) for run in runs]
     fewest = min(len(part.reward) for part in parts)
     mixed = analyse.OneStep(*(jnp.concatenate([x[:fewest] for x in field]) for field in zip(*parts, strict=True)))
     for run, information in zip(runs, found, strict=True):
-        agent = analyse.load_agent(run, 120, 0)
+        seed = run.seeds[0]
+        agent = analyse.load_agent(run, 120, seed)
         encoder = agent.online.encoder
         z_sa = encoder.z_sa(encoder.z_s(jnp.asarray(mixed.obs)), jnp.asarray(mixed.action))
         target = agent.target.encoder.z_s(jnp.asarray(mixed.next_obs))
         pred = encoder.predict(z_sa)
-        measure = next(m for m in information.measures if (m.agent_steps, m.seed) == (120, 0))
+        measure = next(m for m in information.measures if (m.agent_steps, m.seed) == (120, seed))
         assert measure.negatives == len(mixed.reward) == 2 * fewest
         loss = float(jnp.mean(infonce(pred.z_s, target, 0.1)))
         assert measure.information == pytest.approx(math.log(measure.negatives) - loss, abs=1e-4)
