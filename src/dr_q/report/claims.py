@@ -118,10 +118,11 @@ def sentence(task: str, judged: Sequence[Judgement]) -> str:
 def draw_claims(
     results: Sequence[Result], presets: Sequence[str], judged: Sequence[Judgement], title: str, path: Path
 ) -> None:
-    """Learning curves of every task, a line for each preset; under each panel what is seen of the paper's statement."""
+    """Learning curves of every task judged, a line for each preset; under each panel what is seen."""
     from matplotlib.lines import Line2D
 
-    tasks = list(dict.fromkeys(result.task for result in results))
+    known = {result.task for result in results}
+    tasks = [task for task in dict.fromkeys(j.task for j in judged) if task in known]
     columns = min(_COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
     figure, panels = new_figure(max(5.6, 3.3 * columns), 3.1 * rows + 0.9, rows, columns)

@@ -149,6 +149,7 @@ def embed(
 ) -> Embedding:
     """z_sa of transitions drawn uniformly from the replay, without replacement, in two dimensions by t-SNE."""
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     agent_steps, seed = chosen_step(run, at), chosen_seed(run, seed)
     held, agent = load_replay(run, agent_steps, seed), load_agent(run, agent_steps, seed)
@@ -157,7 +158,8 @@ def embed(
     if len(rows) <= 3:
         raise ConfigError(f"t-SNE needs more than 3 transitions; {run.folder} gives {len(rows)}: ask for more samples")
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
-    points = TSNE(init="pca", perplexity=perplexity, random_state=0).fit_transform(z_sa)
+    with threadpool_limits(1):  # several threads add up in any order, and t-SNE makes the difference large
+        points = TSNE(init="pca", perplexity=perplexity, random_state=0).fit_transform(z_sa)
     colours = {"value": value, "reward": np.asarray(held.replay.reward)[held.starts[rows]], "age": held.age[rows]}
     return Embedding(run.origin(seed, agent_steps), points, colours[colour].astype(float), held.age[rows], perplexity)
 
