@@ -10,7 +10,7 @@ import pytest
 from dr_q.agent import ConfigError
 from dr_q.cli import main
 from dr_q.envs import suite_tasks
-from dr_q.sweep import SweepOptions, SweepSpec, estimate
+from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import share_of
 from dr_q.sweep.estimate import MEASURED, wall_hours
 from dr_q.sweep.job import Share
@@ -210,3 +210,19 @@ def test_a_slurm_script_is_not_overwritten(tmp_path, capsys):
     assert main(["sweep", "dmc-easy", "--slurm", str(script)]) == 2
     assert "is there already; remove it, or choose another name" in capsys.readouterr().err
     assert script.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "line"),
+    [
+        (SweepInterrupted(15, Path("out")), 143, "dr-q: stopped by SIGTERM; the same command goes on with out\n"),
+        (SweepFailed(["a", "b"], Path("out/results.csv")), 1, "dr-q: a\ndr-q: b\n"),
+    ],
+)
+def test_exit_codes(raised, code, line, monkeypatch, capsys):
+    def end(*_):
+        raise raised
+
+    monkeypatch.setattr("dr_q.sweep.run_sweep", end)
+    assert main(["sweep", "dmc-easy"]) == code
+    assert capsys.readouterr().err == line

@@ -1,4 +1,4 @@
-"""Environments by name for jobs in other processes: `tests.sweep.toys:ID`."""
+"""Environments by name for jobs in other processes: `tests.sweep.toys:ID`; of one shape, so that they compile once."""
 
 import time
 
@@ -15,6 +15,13 @@ class Slow(toys.Walk):
         return super().outcome(action)
 
 
+class Calm(toys.Walk):
+    """Actions count for less."""
+
+    def outcome(self, action):
+        return super().outcome(0.5 * action)
+
+
 class Breaks(toys.Walk):
     """Fails in its process after a while."""
 
@@ -26,4 +33,5 @@ class Breaks(toys.Walk):
 
 gymnasium.register("sweep-walk-v0", entry_point="tests.envs.toys:Walk")
 gymnasium.register("sweep-slow-v0", entry_point="tests.sweep.toys:Slow")
+gymnasium.register("sweep-calm-v0", entry_point="tests.sweep.toys:Calm")
 gymnasium.register("sweep-breaks-v0", entry_point="tests.sweep.toys:Breaks")

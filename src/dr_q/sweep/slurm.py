@@ -31,7 +31,10 @@ mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${{hosts[0]}}
 cpus=${{SLURM_CPUS_ON_NODE:-$(nproc)}}
 on_head=(srun --nodes=1 --ntasks=1 --cpus-per-task="$cpus" --nodelist="$head")
-ip=$("${{on_head[@]}}" hostname --ip-address | awk '{{print $1}}')
+# The first address that other nodes can reach.
+ip=$("${{on_head[@]}}" bash -c 'hostname --ip-address; hostname --all-ip-addresses' |
+  awk '{{for (i = 1; i <= NF; i++) if ($i !~ /^127[.]|:/ && !found++) print $i}}')
+ip=${{ip:-127.0.0.1}}
 
 started=()
 driver=

@@ -1,0 +1,199 @@
+"""Real sweeps on real Ray: finished, killed and started again, a worker killed, two nodes, Slurm's script."""
+
+import csv
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dr_q.cli import main
+from dr_q.sweep.job import attempt_under_way
+from dr_q.sweep.spec import Job, SweepSpec
+from tests.run import tiny
+
+pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
+
+ROOT = Path(__file__).parents[2]
+WALK, SLOW, CALM, BREAKS = (f"tests.sweep.toys:sweep-{name}-v0" for name in ("walk", "slow", "calm", "breaks"))
+TASKS = (SLOW, WALK, CALM)
+PRESETS = ("dr.q", "no-infonce")
+SCHEDULE = {"steps": tiny.STEPS, **{name: tiny.RUN[name] for name in ("eval_every", "eval_episodes")}}
+SPEC = SweepSpec(TASKS, PRESETS, 2, checkpoint_every=40, changes=tiny.SIZES, **SCHEDULE)
+DEADLINE = 600.0
+
+
+def arguments(out: Path, tasks=TASKS, presets=PRESETS, checkpoint_every: int = 40) -> list[str]:
+    sizes = {**tiny.SIZES, **SCHEDULE, "checkpoint_every": checkpoint_every}
+    flags = [part for name, value in sizes.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    return ["sweep", *tasks, "--presets", *presets, "--seeds", "2", "--out", str(out), "--cpus-per-job", "1", *flags]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Workers find the toys, and the package as this process found it."""
+    import dr_q
+
+    source = str(Path(dr_q.__file__).parents[1])
+    quicker = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "RAY_worker_niceness": "0"}
+    return {**os.environ, **quicker, "PYTHONPATH": os.pathsep.join((source, str(ROOT))), **more}
+
+
+def start(command: list[str], log: Path, **more: str) -> subprocess.Popen:
+    return spawn([sys.executable, "-m", "dr_q", *command], log, environment(**more))
+
+
+def spawn(command: list[str], log: Path, variables: dict[str, str]) -> subprocess.Popen:
+    with log.open("a") as file:
+        return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=file, stderr=subprocess.STDOUT)
+
+
+def finish(process: subprocess.Popen, log: Path, code: int = 0) -> str:
+    assert process.wait(DEADLINE) == code, log.read_text()
+    return log.read_text()
+
+
+def wait_for(what, process: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not what():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+
+
+def has_checkpoint(job: Job, steps: int = 40) -> bool:
+    return (job.folder / "checkpoints" / str(steps)).exists()
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Path:
+    """The sweep, from the command, never disturbed."""
+    out = tmp_path_factory.mktemp("sweep") / "unbroken"
+    log = out.with_suffix(".log")
+    text = finish(start(arguments(out), log), log)
+    assert text.splitlines()[-1] == str(out / "results.csv")
+    return out
+
+
+def test_a_sweep_finishes_with_one_tidy_file(unbroken):
+    rows = list(csv.DictReader((unbroken / "results.csv").read_text().splitlines()))
+    assert {(row["task"], row["preset"], row["seed"]) for row in rows} == {
+        (task, preset, seed) for task in TASKS for preset in PRESETS for seed in ("0", "1")
+    }
+    assert [int(row["agent_steps"]) for row in rows[:4]] == [0, 40, 80, 120]
+    assert len(rows) == 3 * 2 * 2 * 4
+    for job in SPEC.jobs(unbroken):
+        assert json.loads((job.folder / "run.json").read_text())["status"] == "finished"
+        assert "step 120 of 120: return" in job.log.read_text()
+
+
+def test_what_is_done_is_skipped(unbroken, capsys, monkeypatch):
+    before = {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.safetensors")}
+    monkeypatch.setattr("dr_q.sweep.driver.cores", lambda: 1)
+    assert main(arguments(unbroken)) == 0
+    assert "6 jobs, 6 finished before" in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.safetensors")}
+
+
+def test_a_killed_driver_started_again_gives_the_same_results(unbroken, tmp_path):
+    out, log = tmp_path / "broken", tmp_path / "log"
+    slow = SPEC.jobs(out)[0]
+    process = start(arguments(out), log)
+    wait_for(lambda: has_checkpoint(slow), process, log)
+    process.kill()
+    process.wait()
+    assert json.loads((slow.folder / "run.json").read_text())["status"] == "running"
+    text = finish(start(arguments(out), log), log)
+    assert f"{slow.name}: running" in text
+    assert "resumed at step" in slow.log.read_text()
+    assert (out / "results.csv").read_bytes() == (unbroken / "results.csv").read_bytes()
+
+
+def test_two_nodes_and_a_killed_worker_give_the_same_results(unbroken, tmp_path, monkeypatch):
+    """The worker's job is started again from its checkpoint, on either node."""
+    from ray.cluster_utils import Cluster
+
+    out, log = tmp_path / "cluster", tmp_path / "log"
+    slow = SPEC.jobs(out)[0]
+    for name, value in environment(RAY_USAGE_STATS_ENABLED="0").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(ROOT)
+    cluster = Cluster()
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, include_dashboard=False, object_store_memory=80 * 2**20)
+        process = start([*arguments(out), "--address", str(cluster.address)], log)
+        wait_for(lambda: has_checkpoint(slow), process, log)
+        first = attempt_under_way(slow)
+        os.kill(json.loads(slow.lock.read_text())["pid"], signal.SIGKILL)
+        text = finish(process, log)
+    finally:
+        cluster.shutdown()
+    assert f"{slow.name}: lost (WorkerCrashedError); again from step" in text
+    assert "again from step 0" not in text
+    assert attempt_under_way(slow) != first
+    said = slow.log.read_text()
+    assert said.count("step 0 of 120") == 1, "it began once only"
+    assert "resumed at step" in said
+    assert (out / "results.csv").read_bytes() == (unbroken / "results.csv").read_bytes()
+
+
+SRUN = """#!/bin/bash
+# Stands in for Slurm's: every node is this one.
+echo "srun $*" >> "$STAND_IN_LOG"
+while [[ $1 == -* ]]; do shift; done
+exec "$@"
+"""
+SCONTROL = """#!/bin/bash
+echo "scontrol $*" >> "$STAND_IN_LOG"
+if [ "$1" = show ]; then printf 'node1\\nnode2\\n'; fi
+"""
+
+
+def test_the_slurm_script_stops_resumes_and_reports_a_failing_job(unbroken, tmp_path):
+    """With stand-ins for srun and scontrol, and real Ray: two nodes on one machine.
+
+    Checkpoints are due at the end only: the one that is there after the signal was asked for by it.
+    """
+    out, script, bin_folder = tmp_path / "slurm", tmp_path / "sweep.sh", tmp_path / "bin"
+    command = arguments(out, (SLOW, BREAKS), PRESETS[:1], checkpoint_every=tiny.STEPS)
+    assert main([*command, "--gpus-per-job", "0", "--slurm", str(script)]) == 0
+    assert not out.exists(), "nothing is started"
+    bin_folder.mkdir()
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (bin_folder / name).write_text(text)
+        (bin_folder / name).chmod(stat.S_IRWXU)
+    calls, log = tmp_path / "calls", tmp_path / "log"
+    slurm = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_JOB_NODELIST": "node[1-2]", "SLURM_CPUS_ON_NODE": "1"}
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    slow, breaks = SweepSpec((SLOW, BREAKS), PRESETS[:1], 2, changes=tiny.SIZES, **SCHEDULE).jobs(out)
+
+    def submit() -> subprocess.Popen:
+        return spawn(["bash", str(script)], log, environment(PATH=path, STAND_IN_LOG=str(calls), **slurm))
+
+    def learning() -> bool:
+        evaluations = slow.folder / "evals.csv"
+        return evaluations.exists() and "\n1,40," in evaluations.read_text()
+
+    process = submit()
+    wait_for(learning, process, log)
+    process.send_signal(signal.SIGUSR1)
+    text = finish(process, log)
+    assert f"stopped by SIGTERM; the same command goes on with {out}" in text
+    assert f"scontrol requeue {slurm['SLURM_JOB_ID']}" in calls.read_text()
+    assert json.loads((slow.folder / "run.json").read_text())["status"] == "interrupted"
+    steps = [int(path.name) for path in (slow.folder / "checkpoints").iterdir() if path.name.isdigit()]
+    assert 40 <= steps[0] < tiny.STEPS
+    log.unlink()
+    lines = finish(submit(), log, 1).splitlines()
+    assert f"resumed at step {steps[0]}" in slow.log.read_text()
+    assert calls.read_text().count("start --address=") == 2, "a worker node joined each time"
+    assert any(line.startswith(f"dr-q: {breaks.name}: ") and "a cable broke" in line for line in lines)
+    assert "Traceback" not in "\n".join(lines)
+    assert "Traceback" in breaks.log.read_text()
+    mine = [line for line in (unbroken / "results.csv").read_text().splitlines() if f"{SLOW},dr.q" in line]
+    assert (out / "results.csv").read_text().splitlines()[1:] == mine
