@@ -2,11 +2,15 @@
 
 import csv
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import dr_q
 from dr_q.agent import PRESETS
 from dr_q.cli import main
 from dr_q.envs import suite_tasks
@@ -18,6 +22,7 @@ from dr_q.sweep import experiments
 from tests.run import tiny
 
 TASK = "dmc/acrobot-swingup"
+TOYS = ("tests.sweep.toys:sweep-calm-v0", "tests.sweep.toys:sweep-walk-v0")
 WORSE = Claim("worse without it", "dr.q", "no-dynamics")
 LITTLE = Claim("little changes without it", "dr.q", "no-dynamics", "little")
 
@@ -173,26 +178,40 @@ def test_what_old_transitions_keep_is_compared_over_seeds():
     assert experiments._judge_old(TASK, kept, faded, 300_000).seen == "not decidable"
 
 
-def test_an_experiment_from_the_command_to_its_figure_and_again(tmp_path, capsys, monkeypatch):
+def command(out: Path, **more) -> list[str]:
+    """Sizes, seeds and steps of the sweeps' tests, so that compiled programs are shared."""
+    sizes = {**tiny.SIZES, "eval_every": 40, "eval_episodes": 2, "checkpoint_every": 40, "steps": tiny.STEPS, **more}
+    flags = [part for name, value in sizes.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = ["--tasks", *TOYS, "--seeds", "2", "--cpus-per-job", "1", "--out", str(out)]
+    return ["experiment", "run", "infonce", *given, *flags]
+
+
+def run(arguments: list[str]) -> str:
+    """The command in a process of its own, whose workers find the toys; what it printed."""
+    paths = os.pathsep.join((str(Path(dr_q.__file__).parents[1]), str(Path(__file__).parents[2])))
+    variables = {**os.environ, "PYTHONPATH": paths, "RAY_worker_niceness": "0"}
+    line = [sys.executable, "-m", "dr_q", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_experiment_from_the_command_to_its_figure_and_again(tmp_path, capsys):
     """Two tasks, two presets, on Ray; the second time nothing is trained."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    pytest.importorskip("ray", reason="experiments need ray: pip install 'dr-q[ray]'")
     out = tmp_path / "infonce"
-    tasks = ["gym/tests.envs.toys:drq-walk-v0", "gym/tests.sweep.toys:sweep-walk-v0"]
-    flags = tiny.flags(eval_episodes=1, steps=80, checkpoint_every=80)
-    flags = [flag for i, flag in enumerate(flags) if "--keep" not in (flag, flags[i - 1])]
-    command = ["experiment", "run", "infonce", "--tasks", *tasks, "--seeds", "1", "--out", str(out), *flags]
-    assert main(command) == 0
-    text = capsys.readouterr().out
-    for task in tasks:
+    text = run(command(out))
+    for task in TOYS:
         assert f"{task}: worse without InfoNCE: not decidable (a side has fewer than 3 seeds; " in text
     assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert {(row["task"], row["preset"]) for row in rows(out / "figure.csv")} == {
-        (task, preset) for task in tasks for preset in ("dr.q", "no-infonce")
+        (task, preset) for task in TOYS for preset in ("dr.q", "no-infonce")
     }
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("evals.csv")}
-    assert main(command) == 0
-    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("evals.csv")}
-    assert main([*command[:-1], "90"]) == 2, "another experiment in the same folder"
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert "4 jobs, 4 finished before" in run(command(out))
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert main(command(out, steps=160)) == 2
+    assert "holds another sweep: steps 120, got 160" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
