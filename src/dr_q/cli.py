@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -355,6 +355,255 @@ class Plot:
             raise ConfigError("a plot needs matplotlib, which is not installed: pip install 'dr-q[plot]'") from error
         print(self.out)
         return 0
+
+
+Runs = tyro.conf.Positional[list[Path]]
+
+
+@dataclasses.dataclass
+class Tsne:
+    """z_sa of replay samples in two dimensions by t-SNE, runs side by side (App. E.3)."""
+
+    run_folders: Runs
+    """Runs with checkpoints."""
+    out: Path = Path("tsne.png")
+    """The picture; its points are written beside it as CSV."""
+    samples: int = 5_000
+    """Transitions of each run, drawn uniformly from its replay."""
+    colour: Literal["value", "reward", "age"] = "value"
+    """What colours show: the critics' value, the reward, or the age."""
+    seed: _optional(int, "SEED") = None  # pyright: ignore
+    """Which seed. [each run's first]"""
+    at: _optional(int, "STEP") = None  # pyright: ignore
+    """Which checkpoint. [the last]"""
+
+    def run(self) -> int:
+        """Compute and draw."""
+        from dr_q.report.analyses import draw_embeddings, write_embeddings
+        from dr_q.run import analyse
+
+        runs = _saved_runs(self.run_folders, self.out)
+        _at_least("samples", self.samples, 4)
+        found = []
+        for run in runs:
+            _say(f"t-SNE of {run.folder}")
+            found.append(analyse.embed(run, samples=self.samples, colour=self.colour, seed=self.seed, at=self.at))
+            count = len(found[-1].points)
+            if count < self.samples:
+                _say(f"{run.folder} has {count:,} transitions to draw, not {self.samples:,}: all are used")
+        unit = {
+            "value": "value: smaller Q, in units of reward",
+            "reward": "reward",
+            "age": "age: transitions added since",
+        }[self.colour]
+        draw_embeddings(found, unit, self.out)
+        write_embeddings(found, self.colour, self.out.with_suffix(".csv"))
+        print(self.out)
+        return 0
+
+
+@dataclasses.dataclass
+class PrioritiesByAge:
+    """|TD error| x fade weight against age, and the sampling probability by age (App. E.4)."""
+
+    run_folders: Runs
+    """Runs with checkpoints."""
+    out: Path = Path("priorities.png")
+    """The picture; its numbers by age are written beside it as CSV."""
+    newest: int = 100_000
+    """How many of the newest transitions."""
+    seed: _optional(int, "SEED") = None  # pyright: ignore
+    """Which seed. [each run's first]"""
+    at: _optional(int, "STEP") = None  # pyright: ignore
+    """Which checkpoint. [the last]"""
+
+    def run(self) -> int:
+        """Compute and draw."""
+        from dr_q.report.analyses import draw_priorities, write_priorities
+        from dr_q.run import analyse
+
+        runs = _saved_runs(self.run_folders, self.out)
+        _at_least("newest", self.newest, 10)
+        found = []
+        for run in runs:
+            _say(f"TD errors of {run.folder}")
+            found.append(analyse.priorities(run, newest=self.newest, seed=self.seed, at=self.at))
+            oldest = found[-1].buckets[-1].last + 1
+            if oldest < self.newest:
+                _say(f"{run.folder} has {oldest:,} transitions, not {self.newest:,}: all are used")
+        draw_priorities(found, self.out)
+        write_priorities(found, self.out.with_suffix(".csv"))
+        print(self.out)
+        return 0
+
+
+@dataclasses.dataclass
+class InformationByStep:
+    """The InfoNCE bound log N - loss, the latent MSE and the reward error on held-out replay, per checkpoint."""
+
+    run_folders: Runs
+    """Runs with checkpoints; train with --keep N to have more than two."""
+    out: Path = Path("information.png")
+    """The picture; its numbers are written beside it as CSV."""
+
+    def run(self) -> int:
+        """Compute and draw."""
+        from dr_q.report.analyses import draw_information, write_information
+        from dr_q.run import analyse
+
+        runs = _saved_runs(self.run_folders, self.out)
+        found = analyse.information(runs, _say)
+        draw_information(found, self.out, analyse.information_note(found))
+        write_information(found, self.out.with_suffix(".csv"))
+        for run in found:
+            print(run.sentence())
+        print(self.out)
+        return 0
+
+
+@dataclasses.dataclass
+class Analyse:
+    """The paper's analyses of trained runs, from their checkpoints: tsne, priorities, information."""
+
+    what: Annotated[
+        Annotated[Tsne, tyro.conf.subcommand("tsne")]
+        | Annotated[PrioritiesByAge, tyro.conf.subcommand("priorities")]
+        | Annotated[InformationByStep, tyro.conf.subcommand("information")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> int:
+        """Do it."""
+        try:
+            return self.what.run()
+        except ImportError as error:
+            raise ConfigError(f"an analysis needs {error.name}: pip install 'dr-q[report]'") from error
+
+
+def _saved_runs(folders: list[Path], out: Path) -> list[Any]:
+    from dr_q.run.analyse import open_run
+
+    if not folders:
+        raise ConfigError("no run given; name one or more folders of dr-q train")
+    _picture(out)
+    return [open_run(folder) for folder in folders]
+
+
+def _picture(out: Path) -> None:
+    if out.suffix != ".png":
+        raise ConfigError(f"--out {out} is not a PNG file's name; end it in .png")
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ConfigError(f"{name} must be at least {least}, got {value}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@dataclasses.dataclass
+class ListExperiments:
+    """The paper's figures that run something: names, tasks, presets."""
+
+    def run(self) -> int:
+        """Print the table."""
+        from dr_q.sweep.experiments import EXPERIMENTS
+
+        table = Table("experiment", "of the paper", "what", "tasks", "presets", "noise", box=None, pad_edge=False)
+        for experiment in EXPERIMENTS:
+            table.add_row(
+                experiment.name,
+                experiment.figure,
+                experiment.about,
+                " ".join(experiment.tasks) + (f" (our choice: {experiment.chosen})" if experiment.chosen else ""),
+                " ".join(experiment.presets),
+                " ".join(map(str, experiment.noise)) if experiment.noise != (0,) else "",
+            )
+        Console(width=None if sys.stdout.isatty() else 250).print(table)
+        return 0
+
+
+@dataclasses.dataclass
+class RunExperiment:
+    """Train what a figure of the paper needs, draw it, and say for each task whether the paper's statement is seen."""
+
+    name: tyro.conf.Positional[str]
+    """Which: `dr-q experiment list`."""
+    tasks: tuple[str, ...] = ()
+    """Other tasks or suites than the figure's. [the figure's]"""
+    steps: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps of each seed. [the paper's]"""
+    seeds: int = 10
+    """Seeds of each task and preset."""
+    out: _optional(Path, "DIR") = None  # pyright: ignore
+    """Its folder: new, empty, or that of the same experiment, which goes on. [runs/experiment-NAME]"""
+    eval_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between evaluations. [5000]"""
+    eval_episodes: _optional(int, "N") = None  # pyright: ignore
+    """Episodes of each evaluation. [10]"""
+    checkpoint_every: _optional(int, "N") = None  # pyright: ignore
+    """Agent steps between checkpoints. [25000]"""
+    address: _optional(str, "HOST:PORT") = None  # pyright: ignore
+    """A Ray cluster to run on; `auto` is the one that runs on this machine. [Ray is started here]"""
+    gpus_per_job: _optional(float, "X") = None  # pyright: ignore
+    """GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU. [1 where there are any]"""
+    cpus_per_job: _optional(float, "X") = None  # pyright: ignore
+    """CPUs of a job. [with a GPU one for each seed and 2, else its share of the machine]"""
+    retries: int = 3
+    """How often a job whose worker was lost is started again from its checkpoint."""
+    algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
+
+    def run(self) -> int:
+        """Train, draw, judge."""
+        from dr_q import sweep
+        from dr_q.sweep import experiments
+
+        if self.steps is not None:
+            _at_least("steps", self.steps, 1)
+        changes: dict[str, Any] = {}
+        for group in vars(self.algorithm).values():
+            changes |= {name: value for name, value in vars(group).items() if value is not None}
+        planned = experiments.plan(
+            experiments.find(self.name),
+            tasks=self.tasks,
+            seeds=self.seeds,
+            steps=self.steps,
+            changes=changes,
+            eval_every=self.eval_every,
+            eval_episodes=self.eval_episodes,
+            checkpoint_every=self.checkpoint_every,
+        )
+        out = self.out or Path("runs") / f"experiment-{self.name}"
+        options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
+        try:
+            found = experiments.run_experiment(planned, out, options, _say)
+        except sweep.SweepFailed as failed:
+            for line in failed.failures:
+                print(f"dr-q: {line}", file=sys.stderr)
+            return FAILURE
+        except sweep.SweepInterrupted as stopped:
+            print(f"dr-q: {stopped}", file=sys.stderr)
+            return 128 + stopped.signal
+        for line in (*found.sentences, *found.pictures):
+            print(line)
+        return 0
+
+
+@dataclasses.dataclass
+class Experiment:
+    """The paper's experiments by name: list, run."""
+
+    what: Annotated[
+        Annotated[ListExperiments, tyro.conf.subcommand("list")]
+        | Annotated[RunExperiment, tyro.conf.subcommand("run")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> int:
+        """Do it."""
+        return self.what.run()
 
 
 @dataclasses.dataclass
@@ -750,6 +999,8 @@ _COMMANDS = {
     "eval": Eval,
     "video": Video,
     "plot": Plot,
+    "analyse": Analyse,
+    "experiment": Experiment,
     "tasks": Tasks,
     "published": PublishedScores,
     "results": Results,

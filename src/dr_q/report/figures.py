@@ -1,17 +1,16 @@
 """A report's pictures: the page's charts for print, told apart without colour."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dr_q.paper import Published
+from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.content import OTHER, STATISTICS, Curve, Report, Row, Task
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
 
-DPI = 130
 _COLUMNS = 4
 _LEGEND = 6
 """Entries of a legend in one row."""
@@ -30,14 +29,16 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
             continue
         columns = min(_COLUMNS, len(tasks))
         rows = math.ceil(len(tasks) / columns)
-        figure, axes = _figure(max(5.2, 2.9 * columns), 2.2 * rows + 0.9, rows, columns)
+        figure, axes = new_figure(max(5.2, 2.9 * columns), 2.2 * rows + 0.9, rows, columns)
         for panel, task in zip(axes, tasks, strict=False):
             _curve_panel(panel, report, task, curves)
         for panel in axes[len(tasks) :]:
             panel.set_visible(False)
         shown = {preset for _, preset in curves}
         _legend(figure, report, shown, paper=suite != OTHER)
-        _save(figure, f"{title}: return (mean over seeds, 95% interval) by agent steps", folder / f"curves-{suite}.png")
+        save_figure(
+            figure, f"{title}: return (mean over seeds, 95% interval) by agent steps", folder / f"curves-{suite}.png"
+        )
         yield suite
 
 
@@ -67,8 +68,8 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
             [at], [score.mean], color=look["color"], marker=look["marker"], markersize=4, markeredgecolor="white"
         )
     panel.set_xlim(0, end * (1.05 + 0.05 * max(1, len(published))))
-    panel.set_title(_label(task.name), fontsize=8, loc="left", pad=3)
-    panel.xaxis.set_major_formatter(lambda x, _: _steps(x))
+    panel.set_title(plain_text(task.name), fontsize=8, loc="left", pad=3)
+    panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
     panel.locator_params(axis="x", nbins=4)
     panel.locator_params(axis="y", nbins=4)
 
@@ -80,7 +81,7 @@ def aggregate_figure(report: Report, path: Path) -> None:
     if not suites:
         return
     count = max(sum(row.suite == name for row in rows) for name, _ in suites)
-    figure, axes = _figure(9.5, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
+    figure, axes = new_figure(9.5, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
     for i, (suite, title) in enumerate(suites):
         mine = [row for row in rows if row.suite == suite]
         for j, statistic in enumerate(STATISTICS):
@@ -89,7 +90,7 @@ def aggregate_figure(report: Report, path: Path) -> None:
                 panel, report, mine, -len(STATISTICS) + j, [_aggregate_label(row) for row in mine] if j == 0 else None
             )
             panel.set_title(f"{title}: {statistic}" if j == 0 else statistic, fontsize=8, loc="left", pad=3)
-    _save(figure, "Normalised scores with 95% intervals", path)
+    save_figure(figure, "Normalised scores with 95% intervals", path)
 
 
 def profile_figure(report: Report, path: Path) -> None:
@@ -99,7 +100,7 @@ def profile_figure(report: Report, path: Path) -> None:
         return
     columns = min(3, len(suites))
     rows = math.ceil(len(suites) / columns)
-    figure, axes = _figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns)
+    figure, axes = new_figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns)
     styles = {series.name: series.style for series in report.series if series.ours}
     for panel, (suite, title) in zip(axes, suites, strict=False):
         for found in (p for p in report.profiles if p.suite == suite):
@@ -114,7 +115,7 @@ def profile_figure(report: Report, path: Path) -> None:
     for panel in axes[len(suites) :]:
         panel.set_visible(False)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
-    _save(figure, "Share of runs above a normalised score", path)
+    save_figure(figure, "Share of runs above a normalised score", path)
 
 
 def improvement_figure(report: Report, path: Path) -> None:
@@ -122,11 +123,11 @@ def improvement_figure(report: Report, path: Path) -> None:
     rows = report.table("improvement").rows
     if not rows:
         return
-    figure, axes = _figure(6.4, 0.24 * len(rows) + 1.1, 1, 1)
+    figure, axes = new_figure(6.4, 0.24 * len(rows) + 1.1, 1, 1)
     _dots(axes[0], report, rows, -1, [f"{row.cells[0]}: {row.cells[1]}" for row in rows])
     axes[0].axvline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
     axes[0].set_xlim(-0.02, 1.02)
-    _save(figure, f"Probability that a run is better than one of {report.base}, 95% interval", path)
+    save_figure(figure, f"Probability that a run is better than one of {report.base}, 95% interval", path)
 
 
 def ablation_figure(report: Report, path: Path) -> None:
@@ -140,7 +141,7 @@ def ablation_figure(report: Report, path: Path) -> None:
     presets = [series for series in report.series if any(row.series == series.key for row in rows)]
     columns = math.ceil(len(tasks) / _TALL)
     tall = math.ceil(len(tasks) / columns)
-    figure, axes = _figure(max(5.6, 4.6 * columns), tall * (0.11 * len(presets) + 0.09) + 1.1, 1, columns)
+    figure, axes = new_figure(max(5.6, 4.6 * columns), tall * (0.11 * len(presets) + 0.09) + 1.1, 1, columns)
     for i, panel in enumerate(axes):
         part = tasks[i * tall : (i + 1) * tall]
         for row in rows:
@@ -152,7 +153,7 @@ def ablation_figure(report: Report, path: Path) -> None:
         _row_labels(panel, part)
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
-    _save(figure, "Normalised final score of every preset, 95% interval", path)
+    save_figure(figure, "Normalised final score of every preset, 95% interval", path)
 
 
 FIGURES: dict[str, Callable[[Report, Path], None]] = {
@@ -193,25 +194,10 @@ def _dot(panel: Any, estimate: Estimate, y: int | float, index: int, hollow: boo
 
 
 def _row_labels(panel: Any, labels: list[str]) -> None:
-    panel.set_yticks(range(len(labels)), [_label(label) for label in labels], fontsize=7)
+    panel.set_yticks(range(len(labels)), [plain_text(label) for label in labels], fontsize=7)
     panel.set_ylim(len(labels) - 0.4, -0.6)
     panel.tick_params(axis="y", length=0)
     panel.locator_params(axis="x", nbins=5)
-
-
-def _figure(width: int | float, height: int | float, rows: int, columns: int) -> tuple[Any, list[Any]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for panel in axes:
-        panel.grid(alpha=0.25, linewidth=0.5)
-        panel.tick_params(labelsize=7, length=2)
-        for side in ("top", "right"):
-            panel.spines[side].set_visible(False)
-    return figure, axes
 
 
 def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bool = True) -> None:
@@ -221,7 +207,7 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
     for series in report.series:
         if series.ours and series.name in shown:
             look = style(series.style) if lines else {**style(series.style), "linestyle": ""}
-            handles.append(Line2D([], [], linewidth=1.4, markersize=4, label=_label(series.name), **look))
+            handles.append(Line2D([], [], linewidth=1.4, markersize=4, label=plain_text(series.name), **look))
     for series in report.series:
         if paper and not series.ours and series.counterpart:
             look = {**style(series.style), "linestyle": "-"}
@@ -236,23 +222,3 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
         frameon=False,
         fontsize=8,
     )
-
-
-def _save(figure: Any, title: str, path: Path) -> None:
-    figure.suptitle(_label(title), fontsize=9.5, x=0.01, ha="left")
-    with warnings.catch_warnings():
-        # A letter that the font does not have is drawn as a box.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(path, dpi=DPI, metadata={"Software": "dr-q report"})
-
-
-def _label(text: str) -> str:
-    """Text as it is: no formula between dollar signs, and no name that a legend leaves out."""
-    plain = text.replace("$", r"\$")
-    return f"\N{HAIR SPACE}{plain}" if plain.startswith("_") else plain
-
-
-def _steps(x: int | float) -> str:
-    if abs(x) >= 1e6:
-        return f"{x / 1e6:g}M"
-    return f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"

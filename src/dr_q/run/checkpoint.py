@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.envs import Transitions
 from dr_q.run import arrays
@@ -99,14 +100,9 @@ class Checkpoints:
     def load(self, agent_steps: int, task: axis.Task) -> Saved:
         """Read a checkpoint, into replays of at least its capacity; its arrays are numpy's."""
         folder = self.folder / str(agent_steps)
-        record = json.loads((folder / "checkpoint.json").read_text())
-        roots = axis.root_keys(self._seeds)
-        agents = arrays.fill(
-            jax.eval_shape(lambda: axis.init_agents(task, roots)),
-            arrays.read(folder / "agents.safetensors"),
-            f"{folder}/agents.safetensors",
-        )
-        replays, frames = self._load_replays(folder, record, task)
+        record = self._record(folder)
+        agents = self.load_agents(agent_steps, task)
+        replays, frames = self._load_replays(folder, self._seeds, task)
         stored = arrays.read(folder / "episodes.safetensors")
         episodes = [(number, stored[f"actions{i}"]) for i, number in enumerate(record["episodes"])]
         turn = axis.Turn(jnp.asarray(stored["frame"]), jnp.asarray(stored["action"]))
@@ -114,11 +110,33 @@ class Checkpoints:
         states = axis.SeedStates(agents, replays)
         return Saved(record["agent_steps"], states, turn, arrived, episodes, frames)
 
+    def load_agents(self, agent_steps: int, task: axis.Task) -> drq.Agent:
+        """All seeds' agents of a checkpoint, without what else it holds."""
+        file = self.folder / str(agent_steps) / "agents.safetensors"
+        roots = axis.root_keys(self._seeds)
+        return arrays.fill(jax.eval_shape(lambda: axis.init_agents(task, roots)), arrays.read(file), str(file))
+
+    def load_replay(self, agent_steps: int, task: axis.Task, seed: int) -> tuple[rp.Replay, np.ndarray]:
+        """One seed's replay, and beside it its frames: [capacity, *frame], in memory only where they are filled."""
+        folder = self.folder / str(agent_steps)
+        replays, frames = self._load_replays(folder, [seed], task._replace(frames_on_host=True))
+        assert frames is not None
+        return jax.tree.map(lambda x: x[0], replays), frames[0]
+
+    @staticmethod
+    def capacity(folder: Path) -> int:
+        """Slots of the replays in a checkpoint's folder."""
+        return Checkpoints._record(folder)["capacity"]
+
+    @staticmethod
+    def _record(folder: Path) -> dict[str, Any]:
+        return json.loads((folder / "checkpoint.json").read_text())
+
     def tidy(self) -> None:
         """Remove what no checkpoint refers to: unfinished ones, and chunks left over."""
         used: dict[int, set[str]] = {seed: set() for seed in self._seeds}
         for step in self.steps():
-            record = json.loads((self.folder / str(step) / "checkpoint.json").read_text())
+            record = self._record(self.folder / str(step))
             for seed, names in zip(record["seeds"], record["chunks"], strict=True):
                 used[seed] |= set(names)
         for seed in self._seeds:
@@ -149,21 +167,21 @@ class Checkpoints:
                 arrays.write(path, _chunk(replays, frames, index, start, end, slots))
         return names
 
-    def _load_replays(
-        self, folder: Path, record: dict[str, Any], task: axis.Task
-    ) -> tuple[rp.Replay, np.ndarray | None]:
-        """The replays, and their frames if those are for host memory."""
-        roots = axis.root_keys(self._seeds)
+    def _load_replays(self, folder: Path, seeds: list[int], task: axis.Task) -> tuple[rp.Replay, np.ndarray | None]:
+        """Some seeds' replays, and their frames if those are for host memory."""
+        record = self._record(folder)
+        rows = [record["seeds"].index(seed) for seed in seeds]
+        roots = axis.root_keys(seeds)
         template = jax.eval_shape(lambda: axis.init_replays(task._replace(frames_on_host=False), roots))
         small = arrays.read(folder / "replay.safetensors")
         filled = {}
         for name, leaf in arrays_of(template).items():
             filled[name] = np.zeros(leaf.shape, leaf.dtype)
             if name in small:  # rows that were saved; the others are empty
-                part = small[name]
+                part = small[name][rows]
                 filled[name][tuple(slice(0, n) for n in part.shape)] = part
-        for index, (seed, names) in enumerate(zip(self._seeds, record["chunks"], strict=True)):
-            for chunk_name in names:
+        for index, seed in enumerate(seeds):
+            for chunk_name in record["chunks"][rows[index]]:
                 start = int(chunk_name.split("-")[0])
                 for field, data in arrays.read(self._chunk_folder(seed) / f"{chunk_name}.safetensors").items():
                     flat = filled[field][index]

@@ -74,9 +74,13 @@ class Settings:
                 f"this run was started from a callable ({record['task'].removeprefix('callable:')}); "
                 "resume it from Python: dr_q.train(that_callable, resume=DIR)"
             )
-        config = dict(record["config"])
-        config["reward_range"] = tuple(config["reward_range"])
-        return Settings(**{**record, "config": Config(**config), "task": task or record["task"]})
+        return Settings(**{**record, "config": config_from_json(record), "task": task or record["task"]})
+
+
+def config_from_json(record: dict[str, Any]) -> Config:
+    """The config among a run's settings in run.json."""
+    config = record["config"]
+    return Config(**{**config, "reward_range": tuple(config["reward_range"])})
 
 
 def make_settings(

@@ -1,0 +1,46 @@
+"""What all pictures share: their panels, letters and file format."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+DPI = 130
+
+
+def new_figure(width: int | float, height: int | float, rows: int, columns: int) -> tuple[Any, list[Any]]:
+    """An empty figure and its panels, row by row."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for panel in axes:
+        panel.grid(alpha=0.25, linewidth=0.5)
+        panel.tick_params(labelsize=7, length=2)
+        for side in ("top", "right"):
+            panel.spines[side].set_visible(False)
+    return figure, axes
+
+
+def save_figure(figure: Any, title: str, path: Path) -> None:
+    """Write a figure as a PNG, with its title."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.suptitle(plain_text(title), fontsize=9.5, x=0.01, ha="left")
+    with warnings.catch_warnings():
+        # A letter that the font does not have is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=DPI, metadata={"Software": "dr-q report"})
+
+
+def plain_text(text: str) -> str:
+    """Text as it is: no formula between dollar signs, and no name that a legend leaves out."""
+    plain = text.replace("$", r"\$")
+    return f"\N{HAIR SPACE}{plain}" if plain.startswith("_") else plain
+
+
+def short_count(x: int | float) -> str:
+    """12k for 12,000."""
+    if abs(x) >= 1e6:
+        return f"{x / 1e6:g}M"
+    return f"{x / 1e3:g}k" if abs(x) >= 1e3 else f"{x:g}"

@@ -1,0 +1,366 @@
+"""The paper's figures that run something, by name: what is trained, what the paper says of it, and what we see."""
+
+import difflib
+import importlib.util
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from dr_q.agent import ConfigError
+from dr_q.paper import paper_tasks
+from dr_q.report import Result, build_report, read_results
+from dr_q.report.claims import (
+    Claim,
+    Judgement,
+    claims_on,
+    draw_claims,
+    judge,
+    judge_published,
+    sentence,
+    write_curves,
+    write_verdicts,
+)
+from dr_q.report.statistics import FEWEST_SEEDS, difference
+from dr_q.sweep.driver import run_sweep
+from dr_q.sweep.spec import SweepOptions, SweepSpec
+
+SEEDS = 10
+"""The paper's."""
+NOISE_DIMS = 50
+_NOISY = f"+noise{NOISE_DIMS}"
+_ANALYSED_AT = 200_000
+"""Agent steps at which the paper looks into runs (App. E.3, E.4)."""
+_FOUR_DOMAINS = ("gym/Ant-v4", "dmc/humanoid-run", "hbench/h1-sit_hard-v0", "hbench/h1hand-pole-v0")
+"""The paper draws four tasks from different domains and names none; these are ours."""
+
+
+_TABLES = ("gym", "dmc-easy", "dmc-hard", "hbench", "hbench-hand", "dmc-visual")
+"""Suites in the order of the paper's tables, from Table 6 on."""
+
+
+class Experiment(NamedTuple):
+    """One figure of the paper."""
+
+    name: str
+    figure: str
+    """Which of the paper."""
+    about: str
+    tasks: tuple[str, ...]
+    """Tasks and suites."""
+    presets: tuple[str, ...]
+    claims: tuple[Claim, ...] = ()
+    ends_in: Literal["curves", "published", "tsne", "priorities"] = "curves"
+    steps: int | None = None
+    """None: each task's budget."""
+    noise: tuple[int, ...] = (0,)
+    """Dimensions of noise, one sweep for each."""
+    chosen: str = ""
+    """Which tasks are our choice, because the paper does not name its own."""
+
+
+def _published(name: str, figure: str, tasks: tuple[str, ...]) -> Experiment:
+    return Experiment(name, figure, "DR.Q beside the printed scores", tasks, ("dr.q",), ends_in="published")
+
+
+_WITHOUT_INFONCE = Claim("worse without InfoNCE", "dr.q", "no-infonce")
+_SAMPLING = (
+    Claim("worse without LAP", "dr.q", "only-forget"),
+    Claim("worse without fading", "dr.q", "only-lap"),
+)
+_STAND = ("dmc/humanoid-stand", "dmc/hopper-stand")
+
+EXPERIMENTS = (
+    _published("main", "Fig. 1, Fig. 3", ("all",)),
+    *(
+        _published(suite, f"Table {number} and its curves (App. D)", (suite,))
+        for number, suite in enumerate(_TABLES, start=6)
+    ),
+    Experiment(
+        "infonce",
+        "Fig. 4, top",
+        "without the InfoNCE loss",
+        _FOUR_DOMAINS,
+        ("dr.q", "no-infonce"),
+        (_WITHOUT_INFONCE,),
+        chosen="all four tasks",
+    ),
+    Experiment(
+        "infonce-extended",
+        "App. E.1, InfoNCE",
+        "without the InfoNCE loss, more tasks",
+        ("hbench/h1-sit_hard-v0", "hbench/h1hand-pole-v0"),
+        ("dr.q", "no-infonce"),
+        (_WITHOUT_INFONCE,),
+    ),
+    Experiment(
+        "sampling",
+        "Fig. 4, bottom",
+        "without either part of the sampling",
+        _FOUR_DOMAINS,
+        ("dr.q", "only-forget", "only-lap"),
+        _SAMPLING,
+        chosen="all four tasks",
+    ),
+    Experiment(
+        "sampling-extended",
+        "App. E.1, sampling",
+        "without either part of the sampling, more tasks",
+        ("hbench/h1hand-walk-v0", "hbench/h1hand-sit_hard-v0", "dmc/humanoid-run", "dmc/humanoid-walk"),
+        ("dr.q", "only-forget", "only-lap"),
+        (
+            *_SAMPLING,
+            Claim("worse without LAP", "dr.q", "only-forget", tasks=("dmc/humanoid-run", "dmc/humanoid-walk")),
+        ),
+    ),
+    Experiment(
+        "dynamics",
+        "App. E.1, dynamics loss",
+        "without the latent dynamics loss",
+        ("dmc/acrobot-swingup", "hbench/h1hand-stair-v0", "hbench/h1hand-pole-v0"),
+        ("dr.q", "no-dynamics"),
+        (
+            Claim("worse without the dynamics loss", "dr.q", "no-dynamics"),
+            Claim("little changes without it", "dr.q", "no-dynamics", "little", ("dmc/acrobot-swingup",)),
+        ),
+    ),
+    Experiment(
+        "mrq-scaled",
+        "App. E.2",
+        "MR.Q with DR.Q's hyperparameters",
+        ("dmc/humanoid-run", "dmc/hopper-hop", "hbench/h1-run-v0", "hbench/h1hand-walk-v0"),
+        ("dr.q", "mr.q", "mr.q-scaled"),
+        (
+            Claim("DR.Q's hyperparameters improve MR.Q", "mr.q-scaled", "mr.q"),
+            Claim("it stays behind DR.Q", "dr.q", "mr.q-scaled"),
+        ),
+        chosen="all four tasks",
+    ),
+    Experiment(
+        "noise",
+        "App. E.3, noise",
+        f"{NOISE_DIMS} dimensions of noise in the state",
+        (*_STAND, "hbench/h1hand-walk-v0"),
+        ("dr.q", "mr.q"),
+        (
+            Claim("MR.Q suffers from noise", "mr.q", f"mr.q{_NOISY}", tasks=_STAND),
+            Claim("DR.Q suffers little", "dr.q", f"dr.q{_NOISY}", "little", _STAND),
+            Claim("DR.Q stays above MR.Q with noise", f"dr.q{_NOISY}", f"mr.q{_NOISY}"),
+        ),
+        noise=(0, NOISE_DIMS),
+    ),
+    Experiment(
+        "tsne",
+        "App. E.3, t-SNE",
+        "z_sa of replay samples in two dimensions",
+        ("gym/HalfCheetah-v4", "dmc/humanoid-walk", "hbench/h1-sit_hard-v0", "hbench/h1hand-stand-v0"),
+        ("dr.q", "mr.q"),
+        ends_in="tsne",
+        steps=_ANALYSED_AT,
+    ),
+    Experiment(
+        "priorities",
+        "App. E.4",
+        "|TD error| x fade weight by age",
+        (
+            "hbench/h1-run-v0", "gym/HalfCheetah-v4", "gym/Ant-v4", "dmc/humanoid-walk", "dmc/dog-run",
+            "hbench/h1-sit_hard-v0", "hbench/h1hand-stand-v0", "hbench/h1hand-walk-v0",
+        ),
+        ("dr.q", "mr.q"),
+        ends_in="priorities",
+        steps=_ANALYSED_AT,
+        chosen="all tasks but hbench/h1-run-v0",
+    ),
+)  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """An experiment as it is to be run: a sweep for each noise."""
+
+    experiment: Experiment
+    sweeps: list[tuple[str, SweepSpec]]
+    """Name of the folder, and the sweep in it."""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Spelled out."""
+        return self.sweeps[0][1].tasks
+
+    def folders(self, out: Path) -> list[Path]:
+        """Of every run, by task, then preset."""
+        jobs = [job for name, spec in self.sweeps for job in spec.jobs(out / name)]
+        return [job.folder for job in sorted(jobs, key=lambda job: self.tasks.index(job.task))]
+
+    def budget(self, task: str) -> int:
+        """Agent steps that the paper's statement is about."""
+        known = paper_tasks().get(task)
+        return self.experiment.steps or (known.agent_steps if known else 0)
+
+
+class Finding(NamedTuple):
+    """What an experiment ended in."""
+
+    pictures: list[Path]
+    sentences: list[str]
+
+
+def find(name: str) -> Experiment:
+    """An experiment by its name."""
+    for experiment in EXPERIMENTS:
+        if experiment.name == name:
+            return experiment
+    names = [experiment.name for experiment in EXPERIMENTS]
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    raise ConfigError(f"unknown experiment '{name}'; {hint}experiments: {', '.join(names)}")
+
+
+def plan(
+    experiment: Experiment,
+    *,
+    tasks: tuple[str, ...] = (),
+    seeds: int = SEEDS,
+    steps: int | None = None,
+    changes: dict[str, Any] | None = None,
+    **schedule: int | None,
+) -> Plan:
+    """The paper's, or with other tasks, seeds, steps, evaluations and settings."""
+    sweeps = []
+    for noise in experiment.noise:
+        spec = SweepSpec(
+            tasks or experiment.tasks,
+            experiment.presets,
+            seeds,
+            steps=steps or experiment.steps,
+            noise_dims=noise,
+            changes=changes or {},
+            **schedule,
+        )
+        sweeps.append((f"runs-noise{noise}" if noise else "runs", spec))
+    return Plan(experiment, sweeps)
+
+
+def run_experiment(
+    planned: Plan, out: Path, options: SweepOptions, say: Callable[[str], None] = lambda line: None
+) -> Finding:
+    """Train what is not trained yet, then draw the figure and judge what the paper says. Started again, it goes on."""
+    _check_packages()
+    for name, spec in planned.sweeps:
+        run_sweep(spec, out / name, options)
+    return conclude(planned, out, say)
+
+
+def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line: None) -> Finding:
+    """The figure and the sentences of an experiment whose runs are finished."""
+    results = read_results([out / name / "results.csv" for name, _ in planned.sweeps])
+    ends_in = planned.experiment.ends_in
+    if ends_in == "published":
+        return _beside_the_paper(planned, results, out)
+    if ends_in == "curves":
+        return _presets(planned, results, out)
+    return _latent(planned, out, say) if ends_in == "tsne" else _by_age(planned, out, say)
+
+
+def _presets(planned: Plan, results: list[Result], out: Path) -> Finding:
+    """Learning curves of all presets, and a verdict for each claim."""
+    experiment = planned.experiment
+    names = [f"{preset}+noise{n}" if n else preset for n in experiment.noise for preset in experiment.presets]
+    judged = {
+        task: [judge(results, claim, task, planned.budget(task)) for claim in claims_on(task, experiment.claims)]
+        for task in planned.tasks
+    }
+    everything = [j for task in planned.tasks for j in judged[task]]
+    path = out / "figure.png"
+    title = f"{experiment.figure}: {experiment.about}. Mean over seeds, 95% interval"
+    draw_claims(results, names, everything, title, path)
+    write_curves(results, names, out / "figure.csv")
+    write_verdicts(everything, out / "verdicts.csv")
+    return Finding([path], [sentence(task, judged[task]) for task in planned.tasks])
+
+
+def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Finding:
+    """Learning curves and aggregates beside the published ones, as in a report."""
+    from dr_q.report.figures import aggregate_figure, curve_grids
+
+    report = build_report(results, [])
+    path = out / "figure.png"
+    aggregate_figure(report, path)
+    pictures = [path] if path.exists() else []
+    pictures += [out / f"curves-{suite}.png" for suite in curve_grids(report, out)]
+    judged = {task: judge_published(results, task) for task in planned.tasks}
+    write_curves(results, planned.experiment.presets, out / "figure.csv")
+    write_verdicts(judged.values(), out / "verdicts.csv")
+    return Finding(pictures, [sentence(task, [judged[task]]) for task in planned.tasks])
+
+
+def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
+    """t-SNE of the first seed of every run; the paper's statement is about how it looks."""
+    from dr_q.report.analyses import draw_embeddings, write_embeddings
+    from dr_q.run import analyse
+
+    found = []
+    for folder in planned.folders(out):
+        say(f"t-SNE of {folder}")
+        found.append(analyse.embed(analyse.open_run(folder)))
+    path = out / "figure.png"
+    draw_embeddings(found, "value: smaller Q, in units of reward", path)
+    write_embeddings(found, "value", out / "figure.csv")
+    said = (
+        "MR.Q in separate clusters, DR.Q continuous: not decidable by a number (the paper gives none; see the picture)"
+    )
+    return Finding([path], [f"{task}: {said}." for task in planned.tasks])
+
+
+def _by_age(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
+    """Priorities of the first seed of every run; over all seeds, what old transitions keep."""
+    from dr_q.report.analyses import Priorities, draw_priorities, write_priorities
+    from dr_q.run import analyse
+
+    found: dict[tuple[str, str], list[Priorities]] = {}
+    for folder in planned.folders(out):
+        run = analyse.open_run(folder)
+        for seed in run.seeds:
+            say(f"TD errors of {folder}, seed {seed}")
+            found.setdefault((run.settings["task"], run.settings["preset"]), []).append(
+                analyse.priorities(run, seed=seed)
+            )
+    path = out / "figure.png"
+    draw_priorities([of_run[0] for of_run in found.values()], path)
+    write_priorities([p for of_run in found.values() for p in of_run], out / "figure.csv")
+    judged = [
+        _judge_old(task, found[task, "mr.q"], found[task, "dr.q"], planned.budget(task)) for task in planned.tasks
+    ]
+    write_verdicts(judged, out / "verdicts.csv")
+    return Finding([path], [sentence(j.task, [j]) for j in judged])
+
+
+def _judge_old(task: str, lap: list[Any], faded: list[Any], budget: int) -> Judgement:
+    """Do old transitions keep more of their value with LAP alone? By the logarithm of old to new, over seeds."""
+    kept = [[_kept(p) for p in side] for side in (lap, faded)]
+    gap = difference(kept[0], kept[1])
+    says = "with LAP alone old transitions keep larger values"
+    means = [math.exp(sum(side) / len(side)) for side in kept]
+    why = (
+        f"90% quantile of |TD error| x fade, oldest bucket over newest: {means[0]:.3g} in mr.q, {means[1]:.3g} in "
+        f"dr.q, log ratio {gap.value:+.3g}" + ("" if math.isnan(gap.low) else f" [{gap.low:+.3g}, {gap.high:+.3g}]")
+    )
+    at = lap[0].origin.agent_steps
+    if at < budget:
+        why = f"only {at:,} of {budget:,} steps were run; {why}"
+        return Judgement(task, says, "not decidable", why, at, gap)
+    if math.isnan(gap.low):
+        return Judgement(task, says, "not decidable", f"fewer than {FEWEST_SEEDS} seeds; {why}", at, gap)
+    return Judgement(task, says, "seen" if gap.low > 0 else "not seen", why, at, gap)
+
+
+def _kept(priorities: Any) -> float:
+    """log of the 90% quantile in the oldest bucket with TD errors over that in the newest."""
+    known = [bucket.faded[2] for bucket in priorities.buckets if not math.isnan(bucket.faded[2])]
+    return math.log(max(known[-1], 1e-12) / max(known[0], 1e-12))
+
+
+def _check_packages() -> None:
+    """Before hours of training, not after."""
+    for package in ("matplotlib", "sklearn", "rliable"):
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")

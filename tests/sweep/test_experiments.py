@@ -1,0 +1,240 @@
+"""Named experiments: what they are, what they say of constructed results, and one from the command to its figure."""
+
+import csv
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dr_q
+from dr_q.agent import PRESETS
+from dr_q.cli import main
+from dr_q.envs import suite_tasks
+from dr_q.paper import paper_tasks
+from dr_q.report import Result, write_results
+from dr_q.report.analyses import AgeBucket, Origin, Priorities
+from dr_q.report.claims import Claim, claims_on, curve, judge, judge_published
+from dr_q.sweep import experiments
+from tests.run import tiny
+
+TASK = "dmc/acrobot-swingup"
+TOYS = ("tests.sweep.toys:sweep-calm-v0", "tests.sweep.toys:sweep-walk-v0")
+WORSE = Claim("worse without it", "dr.q", "no-dynamics")
+LITTLE = Claim("little changes without it", "dr.q", "no-dynamics", "little")
+
+
+def results(scores: dict[str, list[float]], task: str = TASK, steps: int = 500_000) -> list[Result]:
+    return [
+        Result(task, preset, seed, step, score * step / steps, {})
+        for preset, values in scores.items()
+        for seed, score in enumerate(values)
+        for step in (0, steps // 2, steps)
+    ]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_every_experiment_can_be_planned():
+    names = [experiment.name for experiment in experiments.EXPERIMENTS]
+    assert len(set(names)) == len(names)
+    for experiment in experiments.EXPERIMENTS:
+        planned = experiments.plan(experiment)
+        assert all(task in paper_tasks() for task in planned.tasks)
+        assert set(experiment.presets) <= set(PRESETS)
+        known = {f"{p}+noise{n}" if n else p for p in experiment.presets for n in experiment.noise}
+        for claim in experiment.claims:
+            assert {claim.first, claim.second} <= known
+            assert set(claim.tasks) <= set(planned.tasks)
+        assert experiment.claims or experiment.ends_in != "curves"
+    assert len(experiments.plan(experiments.find("main")).tasks) == 73
+    for suite in ("gym", "dmc-hard", "hbench-hand"):
+        assert experiments.plan(experiments.find(suite)).tasks == tuple(t.name for t in suite_tasks(suite))
+    noisy = experiments.plan(experiments.find("noise"), seeds=2)
+    assert [(name, spec.noise_dims) for name, spec in noisy.sweeps] == [("runs", 0), ("runs-noise50", 50)]
+    assert experiments.plan(experiments.find("tsne")).sweeps[0][1].steps == 200_000
+
+
+@pytest.mark.parametrize(
+    ("claim", "scores", "seen", "why"),
+    [
+        (WORSE, ([800, 810, 790], [500, 510, 490]), "seen", "the interval is above 0"),
+        (WORSE, ([500, 510, 490], [800, 810, 790]), "not seen", "the reverse is seen"),
+        (WORSE, ([500, 600, 700], [550, 650, 600]), "not seen", "the interval has 0 in it"),
+        (WORSE, ([800, 810], [500, 510]), "not decidable", "a side has fewer than 3 seeds"),
+        (LITTLE, ([800, 810, 790], [801, 805, 795]), "seen", "the whole interval is little"),
+        (LITTLE, ([800, 810, 790], [300, 310, 290]), "not seen", "the whole interval is more"),
+        (LITTLE, ([500, 700, 900], [550, 650, 900]), "not decidable", "the interval is too wide to tell"),
+    ],
+)
+def test_a_statement_is_seen_no_further_than_the_interval_shows(claim, scores, seen, why):
+    found = judge(results({"dr.q": scores[0], "no-dynamics": scores[1]}), claim, TASK, 500_000)
+    assert (found.seen, found.agent_steps) == (seen, 500_000)
+    assert found.why.startswith(f"{why}; dr.q minus no-dynamics is ")
+    assert found.difference.value == pytest.approx(np.mean(scores[0]) - np.mean(scores[1]))
+
+
+def test_short_runs_and_missing_ones_decide_nothing():
+    short = results({"dr.q": [800, 810, 790], "no-dynamics": [1, 2, 3]}, steps=1000)
+    found = judge(short, WORSE, TASK, 500_000)
+    assert found.seen == "not decidable"
+    assert found.why.startswith("only 1,000 of 500,000 steps were run; dr.q minus no-dynamics is +798 [")
+    assert judge(results({"dr.q": [1, 2, 3]}), WORSE, TASK, 0).why == "no results of no-dynamics"
+    apart = [*results({"dr.q": [1, 2]}), Result(TASK, "no-dynamics", 0, 7, 1.0, {})]
+    assert "never evaluated at the same step" in judge(apart, WORSE, TASK, 0).why
+
+
+@pytest.mark.parametrize(
+    ("score", "seeds", "steps", "seen"),
+    [
+        (463, 5, 500_000, "seen"),
+        (5, 5, 500_000, "not seen"),
+        (463, 4, 500_000, "not decidable"),
+        (463, 5, 9, "not decidable"),
+    ],
+)
+def test_the_printed_score_is_reached_or_not(score, seeds, steps, seen):
+    from dr_q.paper import published_score
+
+    printed = published_score(TASK)
+    assert printed is not None
+    value = printed.mean if score == 463 else score
+    found = judge_published(results({"dr.q": [value] * seeds}, steps=steps), TASK)
+    assert found.seen == seen
+    assert f"the paper's {printed.mean:.4g}" in found.why
+
+
+def test_claims_that_name_a_task_go_before_general_ones():
+    dynamics = experiments.find("dynamics").claims
+    assert [claim.kind for claim in claims_on(TASK, dynamics)] == ["little"]
+    assert [claim.kind for claim in claims_on("hbench/h1hand-pole-v0", dynamics)] == ["above"]
+    noise = experiments.find("noise").claims
+    assert [claim.kind for claim in claims_on("dmc/hopper-stand", noise)] == ["above", "little"]
+    assert [claim.second for claim in claims_on("dmc/walker-run", noise)] == ["mr.q+noise50"]
+
+
+def test_a_curve_has_the_steps_of_all_seeds():
+    some = [*results({"dr.q": [10, 20, 30]}, steps=10), Result(TASK, "dr.q", 0, 99, 5.0, {})]
+    steps, values = curve(some)
+    assert steps == [0, 5, 10]
+    assert [value.value for value in values] == [0, 10, 20]
+
+
+def test_the_noise_study_ends_in_a_figure_and_a_sentence_for_each_task(tmp_path):
+    """With made-up results: no run is behind them."""
+    rng = np.random.default_rng(0)
+    level = {"dr.q": 900, "mr.q": 880, "dr.q+noise50": 890, "mr.q+noise50": 400}
+    planned = experiments.plan(experiments.find("noise"))
+    made = [
+        result
+        for task in planned.tasks
+        for result in results({name: list(rng.normal(mean, 20, 10)) for name, mean in level.items()}, task)
+    ]
+    for folder, noisy in (("runs", False), ("runs-noise50", True)):
+        write_results([r for r in made if ("noise" in r.preset) == noisy], tmp_path / folder / "results.csv")
+    found = experiments.conclude(planned, tmp_path)
+    assert found.pictures[0].read_bytes().startswith(b"\x89PNG")
+    assert [line.partition(":")[0] for line in found.sentences] == list(planned.tasks)
+    assert "MR.Q suffers from noise: seen (the interval is above 0; mr.q minus mr.q+noise50 is +" in found.sentences[0]
+    assert "DR.Q suffers little: seen (the whole interval is little; " in found.sentences[1]
+    assert "DR.Q stays above MR.Q with noise: seen" in found.sentences[2]
+    verdicts = rows(tmp_path / "verdicts.csv")
+    assert [row["verdict"] for row in verdicts] == ["seen"] * 5
+    assert len(rows(tmp_path / "figure.csv")) == 3 * 4 * 3
+
+
+def test_a_table_of_the_paper_ends_in_its_aggregates_and_curves(tmp_path):
+    """With made-up results: no run is behind them."""
+    planned = experiments.plan(experiments.find("dmc-hard"))
+    made = [result for task in planned.tasks for result in results({"dr.q": [1.0] * 5}, task)]
+    write_results(made, tmp_path / "runs" / "results.csv")
+    found = experiments.conclude(planned, tmp_path)
+    assert [path.name for path in found.pictures] == ["figure.png", "curves-dmc-hard.png"]
+    assert all(
+        "the printed score is reached: not seen (ours is 1 [1, 1] at 500,000 steps" in s for s in found.sentences
+    )
+
+
+def priorities(oldest: float) -> Priorities:
+    origin, nothing = Origin("run", TASK, "dr.q", 0, 200_000), (math.nan, math.nan, math.nan)
+    buckets = [
+        AgeBucket(0, 9, 10, (1, 1, 1), (1, 1, 1), 0.5),
+        AgeBucket(10, 99, 90, (1, 1, 1), (1, 1, oldest), 0.4),
+        AgeBucket(100, 200, 10, nothing, nothing, 0.1),
+    ]
+    return Priorities(origin, True, np.arange(5), np.ones(5), buckets)
+
+
+def test_what_old_transitions_keep_is_compared_over_seeds():
+    kept, faded = [priorities(x) for x in (1.0, 1.1, 0.9)], [priorities(x) for x in (0.1, 0.12, 0.09)]
+    assert experiments._judge_old(TASK, kept, faded, 200_000).seen == "seen"
+    assert experiments._judge_old(TASK, faded, kept, 200_000).seen == "not seen"
+    assert experiments._judge_old(TASK, kept[:2], faded, 200_000).seen == "not decidable"
+    assert experiments._judge_old(TASK, kept, faded, 300_000).seen == "not decidable"
+
+
+def command(out: Path, **more) -> list[str]:
+    """Sizes, seeds and steps of the sweeps' tests, so that compiled programs are shared."""
+    sizes = {**tiny.SIZES, "eval_every": 40, "eval_episodes": 2, "checkpoint_every": 40, "steps": tiny.STEPS, **more}
+    flags = [part for name, value in sizes.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = ["--tasks", *TOYS, "--seeds", "2", "--cpus-per-job", "1", "--out", str(out)]
+    return ["experiment", "run", "infonce", *given, *flags]
+
+
+def run(arguments: list[str]) -> str:
+    """The command in a process of its own, whose workers find the toys; what it printed."""
+    paths = os.pathsep.join((str(Path(dr_q.__file__).parents[1]), str(Path(__file__).parents[2])))
+    variables = {**os.environ, "PYTHONPATH": paths, "RAY_worker_niceness": "0"}
+    line = [sys.executable, "-m", "dr_q", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_experiment_from_the_command_to_its_figure_and_again(tmp_path, capsys):
+    """Two tasks, two presets, on Ray; the second time nothing is trained."""
+    pytest.importorskip("ray", reason="experiments need ray: pip install 'dr-q[ray]'")
+    out = tmp_path / "infonce"
+    text = run(command(out))
+    for task in TOYS:
+        assert f"{task}: worse without InfoNCE: not decidable (a side has fewer than 3 seeds; " in text
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert {(row["task"], row["preset"]) for row in rows(out / "figure.csv")} == {
+        (task, preset) for task in TOYS for preset in ("dr.q", "no-infonce")
+    }
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert "4 jobs, 4 finished before" in run(command(out))
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert main(command(out, steps=160)) == 2
+    assert "holds another sweep: steps 120, got 160" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "infonse"], "unknown experiment 'infonse'; did you mean 'infonce'? experiments: main, gym,"),
+        (["run", "infonce", "--tasks", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
+        (["run", "infonce", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["run", "infonce", "--steps", "0"], "steps must be at least 1, got 0"),
+        (["run", "infonce", "--batch-size", "0"], "batch_size must be a whole number, at least 1, got 0"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["experiment", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"dr-q: {message}")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "nothing may be left behind"
+
+
+def test_the_list_names_all(capsys):
+    assert main(["experiment", "list"]) == 0
+    text = capsys.readouterr().out
+    for experiment in experiments.EXPERIMENTS:
+        assert experiment.name in text
