@@ -1,10 +1,13 @@
 """What all pictures share: their panels, letters and file format."""
 
+import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
 
 DPI = 130
+_LETTERS_PER_INCH = 13
+"""Of a title."""
 
 
 def new_figure(width: int | float, height: int | float, rows: int, columns: int) -> tuple[Any, list[Any]]:
@@ -26,7 +29,8 @@ def new_figure(width: int | float, height: int | float, rows: int, columns: int)
 def save_figure(figure: Any, title: str, path: Path) -> None:
     """Write a figure as a PNG, with its title."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.suptitle(plain_text(title), fontsize=9.5, x=0.01, ha="left")
+    lines = textwrap.wrap(title, int(figure.get_figwidth() * _LETTERS_PER_INCH))
+    figure.suptitle(plain_text("\n".join(lines)), fontsize=9.5, x=0.01, ha="left")
     with warnings.catch_warnings():
         # A letter that the font does not have is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")

@@ -19,7 +19,8 @@ from dr_q.report.style import style
 LITTLE = 0.1
 """The share of a score under which a difference is called little."""
 _COLUMNS = 4
-
+_LEGEND_ENTRY = 1.9
+"""Inches that one takes."""
 
 Seen = Literal["seen", "not seen", "not decidable"]
 
@@ -145,7 +146,10 @@ def draw_claims(
         Line2D([], [], linewidth=1.5, markersize=4.5, label=plain_text(f"{name} ({_seeds(results, name)})"), **style(i))
         for i, name in enumerate(presets)
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False, fontsize=8)
+    fitting = max(1, int(figure.get_figwidth() / _LEGEND_ENTRY))
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), frameon=False, fontsize=8
+    )
     save_figure(figure, title, path)
 
 

@@ -6,12 +6,10 @@ counts agent steps (D9).
 
 import dataclasses
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +22,7 @@ from dr_q.run.log import Boards, Display, RunFiles
 from dr_q.run.plan import GIB, Plan, make_plan, memory_of
 from dr_q.run.policy import save_policies
 from dr_q.run.settings import Settings
+from dr_q.run.signals import Signals
 from dr_q.run.step import PARTS, Clock, Stepper
 
 LOG_EVERY = 1_000
@@ -67,29 +66,6 @@ class Options:
     """Called with every evaluation."""
 
 
-class _Signals:
-    """SIGINT and SIGTERM become a request to stop at the next step; a second one stops at once."""
-
-    def __init__(self) -> None:
-        self.received = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._take)
-        return self
-
-    def _take(self, number: int, _: Any) -> None:
-        if self.received:
-            raise KeyboardInterrupt
-        self.received = number
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
 def keep_compiled_programs() -> None:
     """Let a GPU's programs be found again by the next run, unless jax was told where to keep them.
 
@@ -109,7 +85,7 @@ def train(settings: Settings, folder: Path, options: Options, *, resume: bool = 
     pool = open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
     try:
-        with _Signals() as signals:
+        with Signals() as signals:
             run = _Run(settings, folder, options, pool, for_evaluation, resume)
             try:
                 return run.go(signals)
@@ -176,7 +152,7 @@ class _Run:
         self.evaluator.close()
         self.stepper.close()
 
-    def go(self, signals: _Signals) -> Outcome:
+    def go(self, signals: Signals) -> Outcome:
         """Step until the end, a signal, or the time given."""
         settings, start = self.settings, time.monotonic()
         limit = None if self.options.stop_after is None else 60 * self.options.stop_after

@@ -5,7 +5,6 @@ import fcntl
 import os
 import signal
 import socket
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from dr_q.agent import ConfigError
 from dr_q.envs import cores
 from dr_q.report import read_results, write_results
+from dr_q.run.signals import Signals
 from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import LOCK_FILE, RESULTS_FILE, Job, SweepOptions, SweepSpec, check_folder, check_tasks, write_spec
@@ -60,7 +60,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
             write_spec(spec, out, before or share.cpu_threads)
             rows = [Row(job, progress_of(job)) for job in jobs]
             second_signal = contextlib.suppress(KeyboardInterrupt)
-            with Board(rows, options.quiet) as board, _Signals() as signals, second_signal:
+            with Board(rows, options.quiet) as board, Signals() as signals, second_signal:
                 _Sweep(rows, share, options, board, out).go(signals)
             results = collect(jobs, out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
@@ -121,7 +121,7 @@ class _Sweep:
         self._pending: dict[Any, Row] = {}
         self._attempts: dict[str, list[str]] = {row.job.name: [] for row in rows}
 
-    def go(self, signals: "_Signals") -> None:
+    def go(self, signals: Signals) -> None:
         """Until every job finished or failed, or, after a signal, stopped."""
         import ray
 
@@ -203,29 +203,6 @@ class _Sweep:
                 self._board.say(f"{row.job.name}: running")
             if row.state in ("running", "stopping"):
                 row.progress = progress_of(row.job)
-
-
-class _Signals:
-    """SIGINT and SIGTERM become a request to stop; a second one stops at once."""
-
-    def __init__(self) -> None:
-        self.received = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._take)
-        return self
-
-    def _take(self, number: int, _: Any) -> None:
-        if self.received:
-            raise KeyboardInterrupt
-        self.received = number
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def _need_ray() -> None:
