@@ -15,6 +15,7 @@ from dr_q.cli import main
 from dr_q.paper import SUITES, Published, paper_tasks, published_aggregates, published_score
 from dr_q.report import Result, build_report, read_results, write_report, write_results
 from dr_q.report.content import SUITE_TITLES, VERDICT_SEEDS, Verdict, verdict
+from dr_q.report.figures import comparison_figure, means_of
 from dr_q.report.html import data, page
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import COLOURS, DASHES, MARKERS
@@ -136,6 +137,22 @@ def test_a_part_of_a_suite_is_compared_with_the_same_part_of_the_paper(small):
     assert small.table("scores-dmc-easy").notes[0] == "Seeds of each task: dr.q 6, mr.q 6, no-infonce 6."
     without = [row for row in small.table("scores-dmc-easy").rows if not row.has_runs]
     assert len(without) == 19
+
+
+def test_the_comparison_has_everyones_mean_of_the_same_tasks(tmp_path):
+    two = ("dmc/cheetah-run", "dmc/walker-run")
+    report = build_report(synthetic_results(two, {"dr.q": "DR.Q"}, seeds=3, checkpoints=2))
+    found = means_of(report, "dmc-easy")
+    assert found is not None
+    which, means = found
+    assert which == "Mean of the 2 with runs"
+    by_name = {column.label: mean.value for column, mean in means}
+    scores = [published_score(task, "TD-MPC2") for task in two]
+    assert by_name["TD-MPC2"] == pytest.approx(np.mean([s.mean for s in scores if s]) / 1000)
+    assert "dr.q" in by_name
+    assert means_of(report, "gym") is None
+    comparison_figure(report, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):

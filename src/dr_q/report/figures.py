@@ -7,7 +7,7 @@ from typing import Any
 
 from dr_q.paper import Published
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.content import OTHER, STATISTICS, Curve, Report, Row, Task
+from dr_q.report.content import OTHER, STATISTICS, Column, Curve, Report, Row, Task
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
 
@@ -91,6 +91,54 @@ def aggregate_figure(report: Report, path: Path) -> None:
             )
             panel.set_title(f"{title}: {statistic}" if j == 0 else statistic, fontsize=8, loc="left", pad=3)
     save_figure(figure, "Normalised scores with 95% intervals", path)
+
+
+def comparison_figure(report: Report, path: Path) -> None:
+    """Our runs among all printed algorithms: the mean normalised score of each suite, best first.
+
+    Where only some of a suite's tasks have runs, everyone's mean is that of these tasks; print has no interval for it.
+    """
+    shown = [(suite, *found) for suite in report.suites if (found := means_of(report, suite[0]))]
+    if not shown:
+        return
+    columns = min(3, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    tallest = max(len(means) for _, _, means in shown)
+    figure, axes = new_figure(max(5.2, 3.3 * columns), (0.19 * tallest + 0.75) * rows + 0.5, rows, columns)
+    for panel, ((_, title), which, means) in zip(axes, shown, strict=False):
+        ordered = sorted(means, key=lambda found: -found[1].value)
+        for y, (column, mean) in enumerate(ordered):
+            ours = column.group == "ours"
+            panel.barh(y, mean.value, height=0.62, color="0.35" if ours else "0.85", edgecolor="0.35", linewidth=0.6)
+            if not math.isnan(mean.low):
+                reach = [[mean.value - mean.low], [mean.high - mean.value]]
+                panel.errorbar(mean.value, y, xerr=reach, color="black", linewidth=1, capsize=1.5)
+        labels = [column.label if column.group == "paper" else f"{column.label} (ours)" for column, _ in ordered]
+        panel.set_yticks(range(len(ordered)), [plain_text(label) for label in labels], fontsize=7)
+        for tick, (column, _) in zip(panel.get_yticklabels(), ordered, strict=True):
+            tick.set_fontweight("bold" if column.group == "ours" else "normal")
+        panel.set_ylim(len(ordered) - 0.4, -0.6)
+        panel.grid(axis="y", visible=False)
+        panel.set_title(f"{title}, {which[0].lower()}{which[1:]}", fontsize=8, loc="left", pad=3)
+    for panel in axes[len(shown) :]:
+        panel.set_visible(False)
+    save_figure(figure, "Normalised scores: dark, our runs; light, in print; 95% intervals", path)
+
+
+def means_of(report: Report, suite: str) -> tuple[str, list[tuple[Column, Estimate]]] | None:
+    """What the mean is of, and the columns that have one; None where no run counts."""
+    tables = [table for table in report.tables if table.name == f"scores-{suite}"]
+    for footer in reversed(tables[0].footer if tables else []):  # of the same tasks first, where that differs
+        cells = list(zip(tables[0].columns, footer.cells, strict=True))
+        label = str(footer.cells[0])
+        means = [(column, _as_estimate(cell)) for column, cell in cells if isinstance(cell, Estimate | Published)]
+        if label.startswith("Mean") and any(column.group == "ours" for column, _ in means):
+            return label, [(column, mean) for column, mean in means if not math.isnan(mean.value)]
+    return None
+
+
+def _as_estimate(cell: Estimate | Published) -> Estimate:
+    return Estimate(*cell)
 
 
 def profile_figure(report: Report, path: Path) -> None:

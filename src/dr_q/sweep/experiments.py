@@ -279,12 +279,12 @@ def _presets(planned: Plan, results: list[Result], out: Path) -> Finding:
 
 
 def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Finding:
-    """Learning curves and aggregates beside the published ones, as in a report."""
-    from dr_q.report.figures import aggregate_figure, curve_grids
+    """Our means among those of all printed algorithms (Fig. 1), and learning curves beside print, as in a report."""
+    from dr_q.report.figures import comparison_figure, curve_grids
 
     report = build_report(results, [])
     path = out / "figure.png"
-    aggregate_figure(report, path)
+    comparison_figure(report, path)
     pictures = [path] if path.exists() else []
     pictures += [out / f"curves-{suite}.png" for suite in curve_grids(report, out)]
     judged = {task: judge_published(results, task) for task in planned.tasks}
