@@ -113,6 +113,7 @@ def test_a_killed_driver_started_again_gives_the_same_results(unbroken, tmp_path
     assert (out / "results.csv").read_bytes() == (unbroken / "results.csv").read_bytes()
 
 
+@pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")  # to exec at once, by Ray
 def test_two_nodes_and_a_killed_worker_give_the_same_results(unbroken, tmp_path, monkeypatch):
     """The worker's job is started again from its checkpoint, on either node."""
     from ray.cluster_utils import Cluster

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -223,7 +224,10 @@ def _ray(options: SweepOptions) -> Iterator[None]:
         return
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if options.address is None:
-        ray.init("local", num_cpus=cores(), include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
+        with warnings.catch_warnings():
+            # Ray's processes start by fork and exec at once, which cannot meet a lock that jax's threads hold.
+            warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+            ray.init("local", num_cpus=cores(), include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
     else:
         try:
             _knock(options.address)
