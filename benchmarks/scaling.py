@@ -94,11 +94,12 @@ def plot(figures: list[dict[str, Any]], by: str, label: str, path: Path) -> None
         axes.set_xscale("log")
         axes.set_xticks(x, [f"{value:,}" for value in x])
         axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.08 * axes.dataLim.y1)
         axes.set_xlabel(label)
         axes.grid(alpha=0.25, linewidth=0.6)
     first = figures[0]
-    figure.suptitle(f"{first['task']}, {first['preset']}, {first['machine'].get('device', '')}", fontsize=10)
+    count = "" if by == "seeds" else f", {first['seeds']} seeds"
+    figure.suptitle(f"{first['task']}, {first['preset']}{count}, {first['machine'].get('device', '')}", fontsize=10)
     figure.savefig(path, dpi=150)
     print(path)
 
