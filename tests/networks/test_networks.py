@@ -1,3 +1,6 @@
+import dataclasses
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,7 +8,8 @@ import pytest
 
 from dr_q.agent import Config, TaskShape, init_networks, preset
 from dr_q.networks import MLP, Encoder, Linear, VectorStateEncoder, actor_from_torch, conv_outputs, norm_kernel, normed
-from dr_q.networks.norm import elu, norm_backward, norm_forward
+from dr_q.networks.convolutions import conv_features
+from dr_q.networks.norm import ACTIVATIONS, elu, norm_backward, norm_forward
 
 VECTOR = TaskShape((67,), 21)
 PIXELS = TaskShape((9, 84, 84), 6, history=3)
@@ -191,3 +195,39 @@ def test_elu_and_its_slope():
 def test_missing_torch_array_is_named():
     with pytest.raises(KeyError, match=r"no array 'policy\.l1\.weight' among the PyTorch weights; got none"):
         actor_from_torch({})
+
+
+def plain_features(encoder, obs):
+    """f of images up to its last layer, in the obvious way."""
+    x = obs.astype(jnp.float32) / 255 - 0.5
+    for conv in encoder.convs:
+        x = ACTIVATIONS[encoder.activation](conv(x))
+    return x
+
+
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+def test_convolutions_of_stacked_seeds_are_each_seeds_own(activation):
+    """Values and gradients agree with the plain way, and no seed's channels become a group of another's convolution."""
+    config = dataclasses.replace(Config(), encoder_activation=activation, zs_dim=8, zsa_dim=8, encoder_hidden=8)
+    keys = jax.random.split(jax.random.key(0), 3)
+    encoders = jax.vmap(lambda key: init_networks(config, PIXELS, key).encoder.state)(keys)
+    obs = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, *PIXELS.obs_shape)), jnp.uint8)
+    weights = jax.random.normal(jax.random.key(1), (2, 32, 7, 7))
+
+    def both(features):
+        def loss(encoder, obs):
+            return jnp.sum(features(encoder, obs) * weights)
+
+        return jax.vmap(jax.value_and_grad(loss))
+
+    ours = both(lambda encoder, obs: conv_features(encoder.activation, encoder.convs, obs))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-3),
+        jax.jit(ours)(encoders, obs),
+        jax.jit(both(plain_features))(encoders, obs),
+    )
+    groups = re.findall(r"feature_group_count=(\d+)|batch_group_count=(\d+)", str(jax.make_jaxpr(ours)(encoders, obs)))
+    assert groups
+    assert {n for pair in groups for n in pair if n} == {"1"}
+    grouped = re.findall(r"feature_group_count=(\d+)", str(jax.make_jaxpr(both(plain_features))(encoders, obs)))
+    assert "3" in grouped  # what vmap does by itself, so that the check above can fail

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt8
 
+from dr_q.networks.convolutions import conv_features
 from dr_q.networks.layers import MLP, Conv, Linear, pad_last, padded_input, padded_width, product
 from dr_q.networks.norm import ACTIVATIONS, Activation, normed
 
@@ -62,10 +63,7 @@ class PixelStateEncoder(eqx.Module):
 
     def __call__(self, obs: UInt8[Array, "B c h w"]) -> Float[Array, "B zs"]:
         """Latent state of each stack of frames."""
-        activate = ACTIVATIONS[self.activation]
-        x = obs.astype(jnp.float32) / 255 - 0.5
-        for conv in self.convs:
-            x = activate(conv(x))
+        x: Array = conv_features(self.activation, self.convs, obs)  # pyright: ignore[reportAssignmentType] - jax.custom_vjp loses the type
         return self.linear.normed(x.reshape(x.shape[0], -1), self.activation, self.linear.bias.size)
 
 

@@ -51,6 +51,15 @@ def product(x: Float[Array, "*B n_in"], weight: Float[Array, "n_out n_in"]) -> F
     return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
 
 
+def convolve(
+    x: Float[Array, "B c_in h w"], weight: Float[Array, "c_out c_in 3 3"], stride: int
+) -> Float[Array, "B c_out h2 w2"]:
+    """Each x convolved with the weight, without padding, channels first."""
+    return jax.lax.conv_general_dilated(
+        x, weight, (stride, stride), "VALID", dimension_numbers=("NCHW", "OIHW", "NCHW")
+    )
+
+
 class Linear(eqx.Module):
     """weight @ x + bias."""
 
@@ -94,9 +103,7 @@ class Conv(eqx.Module):
 
     def __call__(self, x: Float[Array, "B c_in h w"]) -> Float[Array, "B c_out h2 w2"]:
         """Apply to a batch of images."""
-        y = jax.lax.conv_general_dilated(
-            x, self.weight, (self.stride, self.stride), "VALID", dimension_numbers=("NCHW", "OIHW", "NCHW")
-        )
+        y = convolve(x, self.weight, self.stride)
         return y + jnp.broadcast_to(self.bias[None, :, None, None], y.shape)
 
 

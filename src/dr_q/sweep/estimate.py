@@ -14,7 +14,7 @@ MACHINE = "one H200"
 
 
 class Measured(NamedTuple):
-    """Throughput of `dr-q bench` with dr.q."""
+    """Throughput with dr.q, of `dr-q bench` or of a run evaluated every 25,000 steps (docs/results.md)."""
 
     task: str
     seeds: int
@@ -26,8 +26,11 @@ MEASURED = (
     Measured("dmc/cheetah-run", 5, 1_728.0),
     Measured("dmc/cheetah-run", 10, 2_737.0),
     Measured("dmc/cheetah-run", 20, 3_064.0),
+    Measured("dmc/cheetah-run", 40, 2_982.0),
     Measured("dmc/humanoid-run", 10, 2_350.0),
-    Measured("dmc-visual/walker-run", 5, 130.0),
+    Measured("gym/Hopper-v4", 10, 2_479.0),
+    Measured("hbench/h1-walk-v0", 10, 1_785.0),
+    Measured("dmc-visual/walker-run", 5, 191.0),
 )
 """On one NVIDIA H200 with 16 cores of an Intel Xeon, jax 0.11.2 (benchmarks/results/h200.md)."""
 
