@@ -333,6 +333,32 @@ class Video:
 
 
 @dataclasses.dataclass
+class Export:
+    """Write one policy of a run to a folder to give away: weights in few bytes, and a model card."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """A run's folder, or a policy folder."""
+    out: Path
+    """The new folder."""
+    seed: _optional(int, "SEED") = None  # pyright: ignore
+    """Which seed's policy. [the best at the last evaluation]"""
+    precision: Literal["float16", "float32"] = "float16"
+    """Of the weights."""
+    episodes: int = EVAL_EPISODES
+    """Fresh episodes with the weights as they were written, for the card; 0 plays none."""
+
+    def run(self) -> int:
+        """Export."""
+        from dr_q.run.export import export_policy
+
+        _at_least("episodes", self.episodes, 0)
+        done = export_policy(self.run_folder, self.out, self.seed, self.precision, self.episodes)
+        played = "" if done.returns is None else f", return {done.returns.mean():.1f} +- {done.returns.std():.1f}"
+        print(f"{done.folder}: seed {done.seed}, {self.precision}, {done.size / 2**20:.1f} MiB{played}")
+        return 0
+
+
+@dataclasses.dataclass
 class Plot:
     """Draw learning curves of runs, with 95% intervals over seeds, as a PNG."""
 
@@ -998,6 +1024,7 @@ _COMMANDS = {
     "sweep": Sweep,
     "eval": Eval,
     "video": Video,
+    "export": Export,
     "plot": Plot,
     "analyse": Analyse,
     "experiment": Experiment,

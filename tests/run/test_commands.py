@@ -46,6 +46,28 @@ def check_run(out: Path, task: str, seeds: list[int]) -> None:
         assert (out / "policy" / f"seed{seed}.safetensors").exists()
 
 
+def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half the bytes, nearly the same actions, and a card with figures of these very weights."""
+    assert main(["export", str(run), "--out", str(out), "--episodes", "2"]) == 0
+    said = capsys.readouterr().out
+    whole, given = dr_q.load(run), dr_q.load(out)
+    obs = np.random.default_rng(0).normal(size=(8, *whole.obs_shape))
+    np.testing.assert_allclose(whole.act(obs), given.act(obs), atol=0.01)
+    assert not np.array_equal(whole.act(obs), given.act(obs))
+    sizes = [(folder / "seed0.safetensors").stat().st_size for folder in (run / "policy", out)]
+    assert sizes[1] < 0.6 * sizes[0]
+    card = (out / "README.md").read_text()
+    last = rows(run / "evals.csv")[-1]
+    assert f"| {float(last['return_mean']):.1f} +- {float(last['return_std']):.1f} |" in card
+    played = said.partition("return ")[2].strip()
+    assert f"| this file, 2 fresh episodes | {played} |" in card
+    assert f"--steps {tiny.STEPS}" in card
+    assert main(["export", str(run), "--out", str(out)]) == 2
+    assert "is not empty; choose another --out" in capsys.readouterr().err
+    assert main(["export", str(run), "--out", str(out / "other"), "--seed", "7"]) == 2
+    assert "no seed 7 in" in capsys.readouterr().err
+
+
 def test_pixels_through_the_command(tmp_path):
     """Few evaluations: each of their episodes is 500 pictures."""
     out = tmp_path / "run"
@@ -75,6 +97,7 @@ def test_train_eval_plot_on_each_family(task, tmp_path, capsys):
     assert "seed 0 (best last evaluation), 120 agent steps: return" in text
     assert main(["plot", str(out), "--out", str(tmp_path / "curve.png")]) == 0
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    check_export(out, tmp_path / "given", capsys)
     policy = dr_q.load(out)
     env = make_env(task)
     obs = env.reset(0)

@@ -103,9 +103,12 @@ def test_stop_after_writes_a_checkpoint_and_exits_0(tmp_path, capsys):
     arguments = ["train", "gym/Hopper-v4", "--out", str(out), "--stop-after", "0.0001", *tiny.flags()]
     assert main(arguments) == 0
     assert "go on with: dr-q train --resume" in capsys.readouterr().out
-    assert json.loads((out / "run.json").read_text())["status"] == "stopped"
+    stopped = json.loads((out / "run.json").read_text())
+    assert stopped["status"] == "stopped"
     assert main(["train", "--resume", str(out)]) == 0
-    assert json.loads((out / "run.json").read_text())["status"] == "finished"
+    finished = json.loads((out / "run.json").read_text())
+    assert finished["status"] == "finished"
+    assert finished["seconds"] > stopped["seconds"] > 0  # of both processes
 
 
 def test_a_simulator_that_cannot_be_restored_is_said_so_and_its_episode_closed(tmp_path, capsys):

@@ -41,9 +41,17 @@ class RunFiles:
     def __init__(self, folder: Path, settings: Settings):
         self.folder = folder
         self._settings = settings
+        self._start = time.perf_counter()
+        self._seconds_before = 0.0
+
+    def add_earlier_seconds(self) -> None:
+        """Count the time of the run that is in the folder already."""
+        path = self.folder / "run.json"
+        if path.exists():
+            self._seconds_before = float(json.loads(path.read_text()).get("seconds", 0.0))
 
     def write_status(self, status: str, agent_steps: int, **more: Any) -> None:
-        """Write run.json."""
+        """Write run.json; its seconds are those of all processes that worked on it."""
         record = {
             "status": status,
             "agent_steps": agent_steps,
@@ -51,6 +59,7 @@ class RunFiles:
             "seeds": self._settings.seed_list,
             "versions": versions(),
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "seconds": round(self._seconds_before + time.perf_counter() - self._start, 1),
             **more,
         }
         self.folder.mkdir(parents=True, exist_ok=True)

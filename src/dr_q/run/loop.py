@@ -139,6 +139,8 @@ class _Run:
         self.agents = axis.Seeds(plan.task, self.seeds)
         self.step = 0
         self.evaluated_at = -1
+        if resume:
+            self.files.add_earlier_seconds()
         arrived = self._resume() if resume else None
         if self.step == 0:
             self.agents.begin(pool.begin())

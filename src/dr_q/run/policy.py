@@ -26,6 +26,9 @@ class PolicyNetworks(eqx.Module):
         return self.actor(self.state(obs))
 
 
+_RECORD = "policy.json"
+_FILE = "seed{seed}.safetensors"
+
 _act = jax.jit(lambda networks, obs: networks(obs))
 
 
@@ -65,11 +68,7 @@ class Policy:
 
 def save_policies(run: Path, spec: EnvSpec, record: dict[str, Any], policies: PolicyNetworks, seeds: list[int]) -> None:
     """Write `policy/`: one file for each seed, and what is needed to use them."""
-    folder = run / "policy"
-    folder.mkdir(parents=True, exist_ok=True)
     stacked = arrays.named(policies)
-    for index, seed in enumerate(seeds):
-        arrays.write(folder / f"seed{seed}.safetensors", {name: x[index] for name, x in stacked.items()})
     whole = {
         "format": 1,
         "obs_shape": spec.obs_shape,
@@ -79,22 +78,48 @@ def save_policies(run: Path, spec: EnvSpec, record: dict[str, Any], policies: Po
         "seeds": seeds,
         **record,
     }
-    part = folder / "policy.json.part"
-    part.write_text(json.dumps(whole, indent=1) + "\n")
-    part.replace(folder / "policy.json")
+    by_seed = {seed: {name: x[index] for name, x in stacked.items()} for index, seed in enumerate(seeds)}
+    write_policies(run / "policy", whole, by_seed)
+
+
+def write_policies(folder: Path, record: dict[str, Any], by_seed: dict[int, dict[str, np.ndarray]]) -> None:
+    """A policy folder: a file of weights for each seed, and the record that says what they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, weights in by_seed.items():
+        arrays.write(folder / _FILE.format(seed=seed), weights)
+    part = folder / f"{_RECORD}.part"
+    part.write_text(json.dumps(record, indent=1) + "\n")
+    part.replace(folder / _RECORD)
+
+
+def policy_record(path: str | Path) -> dict[str, Any]:
+    """What a run's folder, or its `policy` folder, says of its policies."""
+    return json.loads((_policy_folder(path) / _RECORD).read_text())
+
+
+def policy_file(path: str | Path, record: dict[str, Any], seed: int | None) -> tuple[Path, int]:
+    """The weights of a seed, by default of the one whose last evaluation was best, and which it is."""
+    seed = int(record["best_seed"]) if seed is None else seed
+    if seed not in record["seeds"]:
+        raise ConfigError(f"no seed {seed} in {path}; it has {', '.join(map(str, record['seeds']))}")
+    file = _policy_folder(path) / _FILE.format(seed=seed)
+    if not file.exists():
+        raise ConfigError(f"{file} is not there, though the folder's {_RECORD} names it; choose another seed")
+    return file, seed
+
+
+def _policy_folder(path: str | Path) -> Path:
+    folder = Path(path)
+    folder = folder if (folder / _RECORD).exists() else folder / "policy"
+    if not (folder / _RECORD).exists():
+        raise ConfigError(f"no policy in {path}: expected policy/{_RECORD}; give a run's folder or its policy folder")
+    return folder
 
 
 def load(path: str | Path, seed: int | None = None) -> Policy:
     """A policy from a run's folder or its `policy` folder; by default the seed whose last evaluation was best."""
-    folder = Path(path)
-    folder = folder if (folder / "policy.json").exists() else folder / "policy"
-    if not (folder / "policy.json").exists():
-        raise ConfigError(f"no policy in {path}: expected policy/policy.json; give a run's folder or its policy folder")
-    record = json.loads((folder / "policy.json").read_text())
-    if seed is None:
-        seed = int(record["best_seed"])
-    if seed not in record["seeds"]:
-        raise ConfigError(f"no seed {seed} in {path}; it has {', '.join(map(str, record['seeds']))}")
+    record = policy_record(path)
+    file, seed = policy_file(path, record, seed)
     config = Config(**{**record["config"], "reward_range": tuple(record["config"]["reward_range"])})
     shape = TaskShape(tuple(record["obs_shape"]), len(record["action_low"]), record["history"])
 
@@ -102,6 +127,5 @@ def load(path: str | Path, seed: int | None = None) -> Policy:
         networks = drq.init_networks(config, shape, jax.random.key(0))
         return PolicyNetworks(networks.encoder.state, networks.actor)
 
-    file = folder / f"seed{seed}.safetensors"
     networks = arrays.fill(jax.eval_shape(build), arrays.read(file), str(file))
     return Policy(jax.tree.map(jax.numpy.asarray, networks), record, seed)
