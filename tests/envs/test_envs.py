@@ -103,6 +103,27 @@ def test_pixels_are_the_last_three_frames_oldest_first(task):
     again.close()
 
 
+@pytest.mark.parametrize("task", ["gym/Hopper-v4", "gym/Ant-v4"])
+def test_pictures_of_gym_follow_the_robot(task):
+    env = make_env(task, render=True)
+    try:
+        env.reset(0)
+        raw = env._env.unwrapped  # pyright: ignore[reportAttributeAccessIssue] - to move it by hand
+
+        def robot() -> int:
+            """Pixels of the robot's colour, which floor and sky do not have."""
+            red, _, blue = np.moveaxis(env.render((480, 480)).astype(int), -1, 0)
+            return int(np.sum(red > blue + 60))
+
+        before = robot()
+        raw.data.qpos[0] += 30.0
+        raw.set_state(raw.data.qpos.copy(), raw.data.qvel.copy())
+        assert before > 200
+        assert robot() > before / 2
+    finally:
+        env.close()
+
+
 def test_noise_is_appended_redrawn_and_reproducible():
     plain, noisy = make_env("dmc/cartpole-swingup"), make_env("dmc/cartpole-swingup", noise_dims=NOISE_DIMS)
     assert noisy.spec.obs_shape == (55,)

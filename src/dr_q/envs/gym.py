@@ -1,5 +1,6 @@
 """Any Gymnasium environment with a finite Box of actions."""
 
+import contextlib
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -85,11 +86,23 @@ def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
         # The paper's Gym tasks are the v4 ones, which Gymnasium keeps and calls out of date.
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date.*", category=DeprecationWarning)
         try:
-            return gymnasium.make(env_id, **drawing)
+            env = gymnasium.make(env_id, **drawing)
         except gymnasium.error.Error as error:
             raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}") from error
         except ImportError as error:
             raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}; install what it names") from error
+    if render:
+        _follow(env)
+    return env
+
+
+def _follow(env: gymnasium.Env) -> None:
+    """Draw with the camera that moves along, where the model has one: Gymnasium's own stays where the robot started."""
+    renderer, model = (getattr(env.unwrapped, name, None) for name in ("mujoco_renderer", "model"))
+    if renderer is None or model is None:
+        return
+    with contextlib.suppress(KeyError):  # no such camera
+        renderer.camera_id = model.camera("track").id
 
 
 def _one_line(error: Exception) -> str:
