@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Compiled programs are shared between test processes, and with the next run.
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3
 
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup demo test lint bench results lock clean
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -39,6 +39,9 @@ lint: $(READY)   ## ruff and pyright
 
 bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the authors' agent
 	$(BIN)/python benchmarks/updates.py $(ARGS)
+
+results: $(READY)  ## tables and pictures of docs/results.md from results/
+	$(BIN)/python results/make.py $(ARGS)
 
 lock: $(READY)   ## write constraints.txt anew from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^dr-q' > constraints.txt

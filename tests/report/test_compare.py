@@ -89,6 +89,23 @@ def test_few_seeds_give_no_interval():
     assert np.isnan(st.aggregates({"a": {0: 1.0}}).mean.low)
 
 
+def test_p_values_agree_with_the_interval_and_with_chance():
+    rng = np.random.default_rng(3)
+    found = [(rng.normal(0, 1, 10), rng.normal(0, 3, 8)) for _ in range(600)]
+    chances = np.array([st.difference_p(a, b) for a, b in found])
+    excluded = [not gap.low <= 0 <= gap.high for gap in (st.difference(a, b) for a, b in found)]
+    assert np.array_equal(chances < 0.05, excluded)
+    assert 0.03 < np.mean(chances < 0.05) < 0.07  # nothing differs: one in twenty
+    assert np.isnan(st.difference_p([1.0, 2.0], [1.0, 2.0, 3.0]))
+    assert (st.difference_p([1.0] * 3, [1.0] * 3), st.difference_p([1.0] * 3, [2.0] * 3)) == (1.0, 0.0)
+
+
+def test_holm_by_hand():
+    assert st.holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert st.holm([0.6, 0.7]) == [1.0, 1.0]
+    assert st.holm([]) == []
+
+
 def test_a_clear_difference_is_said_with_its_limits():
     found = compare(results("good", GOOD), results("bad", BAD), ("good", "bad"))
     assert [row.verdict for row in found.tasks] == ["above"] * 3

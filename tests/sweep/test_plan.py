@@ -12,7 +12,7 @@ from dr_q.cli import main
 from dr_q.envs import humanoid_bench, suite_tasks
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import share_of
-from dr_q.sweep.estimate import MEASURED, wall_hours
+from dr_q.sweep.estimate import MEASURED, nearest, wall_hours
 from dr_q.sweep.job import Share
 from dr_q.sweep.progress import progress_of
 from dr_q.sweep.slurm import slurm_script
@@ -129,7 +129,8 @@ def test_progress_comes_from_the_folder(tmp_path):
 
 
 def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(tmp_path):
-    spec = SweepSpec(("dmc/cheetah-run", "dmc/humanoid-run", "gym/Hopper-v4"), ("dr.q", "mr.q"), 10)
+    own = "tests.envs.toys:drq-walk-v0"
+    spec = SweepSpec(("dmc/cheetah-run", "dmc/humanoid-run", own), ("dr.q", "mr.q"), 10)
     jobs = spec.jobs(tmp_path)
     found = estimate(spec, tmp_path, SweepOptions())
     table = {(row.task, row.seeds): row.seed_steps_per_s for row in MEASURED}
@@ -155,6 +156,13 @@ def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(
     assert (found.jobs[0].remaining, found.jobs[0].hours) == (0, 0.0)
     assert found.jobs[1].remaining == 400_000
     assert found.sentences()[0] == "6 jobs, 1 finished"
+
+
+def test_the_number_of_seeds_counts_more_than_the_task():
+    assert nearest("dmc/humanoid-run", 10) == ("dmc/humanoid-run", 10, 2_350.0)
+    assert nearest("dmc/humanoid-run", 1) == ("dmc/cheetah-run", 1, 510.0)
+    assert nearest("hbench/h1hand-walk-v0", 10) == ("hbench/h1-walk-v0", 10, 1_533.0)
+    assert nearest("module:id", 10) is None
 
 
 @pytest.mark.skipif(humanoid_bench.installed(), reason="HumanoidBench is installed: nothing is missing")

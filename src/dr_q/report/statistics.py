@@ -3,7 +3,7 @@
 Aggregates and their intervals are rliable's (Agarwal et al., 2021): a bootstrap that resamples seeds within each task.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,6 +119,27 @@ def difference(a: Iterable[float], b: Iterable[float]) -> Estimate:
         return Estimate(value, value, value)
     interval: Any = stats.ttest_ind(first, second, equal_var=False).confidence_interval(CONFIDENCE)
     return Estimate(value, float(interval.low), float(interval.high))
+
+
+def difference_p(a: Iterable[float], b: Iterable[float]) -> float:
+    """The chance of a difference at least as large if both had the same mean, by Welch's t; nan of too few seeds."""
+    from scipy import stats
+
+    first, second = (np.asarray(list(values), float) for values in (a, b))
+    if min(len(first), len(second)) < FEWEST_SEEDS:
+        return np.nan
+    if first.std() == 0 and second.std() == 0:
+        return float(first.mean() == second.mean())
+    return float(stats.ttest_ind(first, second, equal_var=False).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """p-values of several comparisons, corrected for their number by Holm's method; statsmodels is too large for it."""
+    order = np.argsort(chances)
+    factors = len(chances) - np.arange(len(chances))
+    corrected = np.empty(len(chances))
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * np.asarray(chances, float)[order]))
+    return corrected.tolist()
 
 
 def improvement(a: Iterable[float], b: Iterable[float]) -> float:

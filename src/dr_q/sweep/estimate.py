@@ -14,7 +14,7 @@ MACHINE = "one H200"
 
 
 class Measured(NamedTuple):
-    """Throughput with dr.q, of `dr-q bench` or of a run evaluated every 25,000 steps (docs/results.md)."""
+    """Throughput with dr.q, of `dr-q bench` or of a run's logged steps (docs/results.md)."""
 
     task: str
     seeds: int
@@ -28,8 +28,9 @@ MEASURED = (
     Measured("dmc/cheetah-run", 20, 3_064.0),
     Measured("dmc/cheetah-run", 40, 2_982.0),
     Measured("dmc/humanoid-run", 10, 2_350.0),
-    Measured("gym/Hopper-v4", 10, 2_479.0),
-    Measured("hbench/h1-walk-v0", 10, 1_785.0),
+    Measured("dmc/humanoid-walk", 10, 2_063.0),
+    Measured("gym/Hopper-v4", 10, 2_438.0),
+    Measured("hbench/h1-walk-v0", 10, 1_533.0),
     Measured("dmc-visual/walker-run", 5, 191.0),
 )
 """On one NVIDIA H200 with 16 cores of an Intel Xeon, jax 0.11.2 (benchmarks/results/h200.md)."""
@@ -118,6 +119,15 @@ def wall_hours(hours: list[float], devices: int) -> float:
     return max(busy_until)
 
 
+def nearest(task: str, seeds: int) -> Measured | None:
+    """What was measured most like this: of its family, with the nearest number of seeds, of the task itself if it can.
+
+    Seeds come first: one seed has a fifth of the throughput of ten, and tasks of a family differ by far less.
+    """
+    rows = [row for row in MEASURED if row.task.partition("/")[0] == task.partition("/")[0]]
+    return min(rows, key=lambda row: (abs(row.seeds - seeds), row.task != task), default=None)
+
+
 def _throughput(job: Job, own: list[tuple[Job, float]], given: float | None) -> tuple[float | None, str]:
     family = job.task.partition("/")[0]
     for like, named in (
@@ -129,11 +139,9 @@ def _throughput(job: Job, own: list[tuple[Job, float]], given: float | None) -> 
             return sum(like) / len(like), named
     if given is not None:
         return given, "--throughput"
-    rows = [row for row in MEASURED if row.task == job.task]
-    rows = rows or [row for row in MEASURED if row.task.partition("/")[0] == family]
-    if not rows:
+    near = nearest(job.task, job.settings.seeds)
+    if near is None:
         return None, "unknown"
-    near = min(rows, key=lambda row: abs(row.seeds - job.settings.seeds))
     return near.seed_steps_per_s, f"{MACHINE}: {near.task}, {near.seeds} seed{'s' if near.seeds > 1 else ''}"
 
 

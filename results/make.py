@@ -1,0 +1,310 @@
+"""Everything in docs/results.md, from the runs in this folder.
+
+    python results/make.py                                  # or: make results
+    python results/make.py --authors PATH/curves_drq.csv    # compare with the authors' seeds anew first
+
+A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/. Writes evaluations.csv, the tables
+between the markers of docs/results.md, and docs/results/*.png. The authors' seeds are not in this repository;
+comparison.csv holds what the comparison with them gave.
+"""
+
+import csv
+import dataclasses
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tyro
+
+from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
+from dr_q.report.canvas import new_figure, save_figure, short_count
+from dr_q.report.results import run_timing
+from dr_q.report.statistics import difference, difference_p, holm, mean
+from dr_q.report.style import style
+from dr_q.sweep.estimate import nearest
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+COMPARED = "dr.q"
+
+
+class Wanted(NamedTuple):
+    """A run that the proof asks for."""
+
+    task: str
+    preset: str
+    seeds: int
+    steps: int
+
+
+WANTED = (
+    Wanted("gym/Hopper-v4", "dr.q", 10, 100_000),
+    Wanted("dmc/humanoid-walk", "dr.q", 10, 100_000),
+    Wanted("dmc/cheetah-run", "dr.q", 10, 100_000),
+    Wanted("gym/Ant-v4", "dr.q", 10, 100_000),
+    Wanted("dmc/hopper-stand", "dr.q", 10, 100_000),
+    Wanted("hbench/h1-walk-v0", "dr.q", 10, 50_000),
+    Wanted("dmc-visual/walker-run", "dr.q", 5, 50_000),
+    Wanted("dmc/humanoid-walk", "no-infonce", 10, 100_000),
+    Wanted("dmc/humanoid-walk", "only-lap", 10, 100_000),
+    Wanted("dmc/humanoid-walk", "only-forget", 10, 100_000),
+    Wanted("dmc/humanoid-walk", "mr.q", 10, 100_000),
+    Wanted("dmc/humanoid-walk", "dr.q", 1, 500_000),
+)
+
+
+class Compared(NamedTuple):
+    """Ours beside the authors' at one checkpoint of one task; a row of comparison.csv."""
+
+    task: str
+    agent_steps: int
+    ours: float
+    ours_sd: float
+    ours_seeds: int
+    authors: float
+    authors_sd: float
+    authors_seeds: int
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    """Corrected for the number of tasks at that checkpoint."""
+
+    def verdict(self) -> str:
+        if self.p_holm >= 0.05:
+            return "no difference seen"
+        return "above" if self.difference > 0 else "**below**"
+
+
+@dataclasses.dataclass
+class Arguments:
+    """What to make."""
+
+    authors: Path | None = None
+    """The authors' seeds: env_id, seed, agent_step, value."""
+    out: Path = DOCS
+    """Where results.md is, and its pictures go."""
+
+
+def main() -> int:
+    arguments = tyro.cli(Arguments, description=__doc__)
+    results = read_results([HERE / "runs"])
+    write_results(results, HERE / "evaluations.csv")
+    if arguments.authors is not None:
+        write_comparison(compare_with(results, arguments.authors))
+    runs = [read_run(folder) for folder in run_folders(HERE / "runs")]
+    compared = read_comparison()
+    pictures = arguments.out / "results"
+    draw_curves(results, compared, pictures / "curves.png")
+    draw_differences(compared, pictures / "differences.png")
+    page = arguments.out / "results.md"
+    page.write_text(fill(page.read_text(), tables(runs, results, compared)))
+    print(page)
+    return 0
+
+
+# Numbers.
+
+
+def scores(results: Iterable[Result], task: str, preset: str, agent_steps: int) -> list[float]:
+    """Of each seed that has an evaluation there."""
+    return [r.score for r in results if (r.task, r.preset, r.agent_steps) == (task, preset, agent_steps)]
+
+
+def compare_with(results: list[Result], path: Path) -> list[Compared]:
+    """Every checkpoint after the first that both sides have, Holm-corrected over the tasks at each."""
+    theirs: dict[tuple[str, int], list[float]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            theirs.setdefault((row["env_id"], int(row["agent_step"])), []).append(float(row["value"]))
+    rows = []
+    ours = sorted({(r.agent_steps, r.task) for r in results if r.preset == COMPARED and r.agent_steps > 0})
+    for steps in sorted({steps for steps, _ in ours}):
+        at_step = [
+            (task, scores(results, task, COMPARED, steps), theirs[authors_name(task), steps])
+            for s, task in ours
+            if s == steps and (authors_name(task), steps) in theirs
+        ]
+        chances = [difference_p(a, b) for _, a, b in at_step]
+        for (task, a, b), p, corrected in zip(at_step, chances, holm(chances), strict=True):
+            gap = difference(a, b)
+            sides = [(float(np.mean(x)), float(np.std(x, ddof=1)), len(x)) for x in (a, b)]
+            rows.append(Compared(task, steps, *sides[0], *sides[1], *gap, p, corrected))
+    return rows
+
+
+def authors_name(task: str) -> str:
+    family, _, name = task.partition("/")
+    return f"visual-{name}" if family == "dmc-visual" else name
+
+
+def write_comparison(rows: list[Compared]) -> None:
+    with (HERE / "comparison.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Compared._fields)
+        writer.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+
+
+def read_comparison() -> list[Compared]:
+    kinds = Compared.__annotations__
+    with (HERE / "comparison.csv").open(newline="") as file:
+        return [Compared(**{k: kinds[k](v) for k, v in row.items()}) for row in csv.DictReader(file)]
+
+
+def rate_of(run: RunRecord) -> float | None:
+    """Seed-steps/s of the steps that the run logged, exploration apart."""
+    milliseconds = sum(run_timing(run).values())
+    return 1000 * len(run.info["seeds"]) / milliseconds if milliseconds else None
+
+
+# Tables.
+
+
+def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> dict[str, str]:
+    return {
+        "comparison": markdown(
+            ("task", "agent steps", "ours", "the authors'", "difference, 95% interval", "p, Holm", "verdict"),
+            (
+                (
+                    f"`{c.task}`",
+                    f"{c.agent_steps:,}",
+                    f"{c.ours:.1f} +- {c.ours_sd:.1f} ({c.ours_seeds})",
+                    f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})",
+                    f"{c.difference:+.1f} [{c.low:+.1f}, {c.high:+.1f}]",
+                    f"{c.p_holm:.2f}",
+                    c.verdict(),
+                )
+                for c in sorted(compared, key=lambda c: (c.task, c.agent_steps))
+            ),
+        ),
+        "runs": markdown(
+            ("run", "command", "agent steps", "minutes", "seed-steps/s", "versions"),
+            (run_row(run) for run in runs),
+        ),
+        "missing": markdown(("what", "command", "minutes on one H200, about"), map(missing_row, missing(results))),
+    }
+
+
+def run_row(run: RunRecord) -> tuple[str, ...]:
+    info, rate = run.info, rate_of(run)
+    versions = info["versions"]
+    return (
+        f"`{run.folder.name}`",
+        f"`{command(info['settings'])}`",
+        f"{info['agent_steps']:,}" + ("" if info["status"] == "finished" else " (stopped)"),
+        f"{info['seconds'] / 60:.1f}",
+        "not kept" if rate is None else f"{rate:,.0f}",
+        f"{versions['device']}, jax {versions['jax']}, mujoco {versions['mujoco']}",
+    )
+
+
+def command(settings: dict[str, Any]) -> str:
+    preset = "" if settings["preset"] == COMPARED else f" --preset {settings['preset']}"
+    first = f" --seed {settings['first_seed']}" if settings["first_seed"] else ""
+    return (
+        f"dr-q train {settings['task']}{preset} --seeds {settings['seeds']}{first} --steps {settings['steps']} "
+        f"--eval-every {settings['eval_every']} --checkpoint-every {settings['checkpoint_every']}"
+    )
+
+
+def missing(results: list[Result]) -> list[Wanted]:
+    """What was asked for and is not there, or not with as many seeds and steps."""
+
+    def done(wanted: Wanted) -> bool:
+        reached = {r.seed for r in results if r[:2] == wanted[:2] and r.agent_steps >= wanted.steps}
+        return len(reached) >= wanted.seeds
+
+    return [wanted for wanted in WANTED if not done(wanted)]
+
+
+def missing_row(wanted: Wanted) -> tuple[str, ...]:
+    settings = {**wanted._asdict(), "first_seed": 0, "eval_every": 25_000, "checkpoint_every": wanted.steps}
+    near = nearest(wanted.task, wanted.seeds)
+    assert near is not None
+    return (
+        f"`{wanted.task}`, {wanted.preset}, {wanted.seeds} seed{'s' if wanted.seeds > 1 else ''} to {wanted.steps:,}",
+        f"`{command(settings)}`",
+        f"{wanted.seeds * wanted.steps / near.seed_steps_per_s / 60:.0f}",
+    )
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def fill(page: str, sections: dict[str, str]) -> str:
+    """The page with what stands between each pair of markers made anew."""
+    for name, text in sections.items():
+        pattern = re.compile(rf"(<!-- made: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        page, count = pattern.subn(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)
+        if count != 1:
+            raise ValueError(f"the page has {count} pairs of markers for '{name}', expected 1")
+    return page
+
+
+# Pictures.
+
+
+def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> None:
+    """A panel for each task: our seeds, their mean with its interval, and the authors' beside it."""
+    tasks = sorted({r.task for r in results if r.preset == COMPARED})
+    columns = min(4, len(tasks))
+    rows = -(-len(tasks) // columns)
+    figure, panels = new_figure(3.1 * columns, 2.6 * rows + 0.5, rows, columns)
+    for panel in panels[len(tasks) :]:
+        panel.set_visible(False)
+    for panel, task in zip(panels, tasks, strict=False):
+        mine = [r for r in results if (r.task, r.preset) == (task, COMPARED)]
+        steps = sorted({r.agent_steps for r in mine})
+        for seed in sorted({r.seed for r in mine}):
+            own = sorted((r.agent_steps, r.score) for r in mine if r.seed == seed)
+            panel.plot(*zip(*own, strict=True), color=style(0)["color"], alpha=0.22, linewidth=0.8)
+        middle = [mean(scores(mine, task, COMPARED, step)) for step in steps]
+        panel.fill_between(steps, *zip(*((m.low, m.high) for m in middle), strict=True), alpha=0.18, linewidth=0)
+        panel.plot(steps, [m.value for m in middle], **style(0), linewidth=1.8, markersize=4, label="ours")
+        theirs = [c for c in compared if c.task == task]
+        half = [interval_half(c.authors_sd, c.authors_seeds) for c in theirs]
+        panel.errorbar(
+            [c.agent_steps + 0.012 * steps[-1] for c in theirs],
+            [c.authors for c in theirs],
+            yerr=half,
+            **{**style(1), "linestyle": "none"},
+            markersize=4,
+            capsize=3,
+            label="the authors'",
+        )
+        panel.set_title(task, fontsize=8.5, loc="left")
+        panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
+        panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]))
+    panels[0].legend(frameon=False, fontsize=7, loc="upper left")
+    panels[0].set_ylabel("return", fontsize=8)
+    save_figure(figure, "Return against agent steps: mean over seeds, 95% intervals; thin lines are our seeds", path)
+
+
+def interval_half(sd: float, count: int) -> float:
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, count - 1) * sd / np.sqrt(count))
+
+
+def draw_differences(compared: list[Compared], path: Path) -> None:
+    """Ours minus the authors', in units of the authors' standard deviation over seeds."""
+    rows = sorted(compared, key=lambda c: (c.task, c.agent_steps), reverse=True)
+    figure, (panel,) = new_figure(7.0, 0.24 * len(rows) + 1.3, 1, 1)
+    for place, c in enumerate(rows):
+        ends = [x / c.authors_sd for x in (c.low, c.difference, c.high)]
+        panel.plot(ends[::2], [place, place], color=style(0)["color"], linewidth=1.6)
+        panel.plot(ends[1], place, "o", color=style(0)["color"], markersize=4.5)
+    panel.axvline(0, color="black", linewidth=0.8)
+    panel.set_yticks(range(len(rows)), [f"{c.task}, {short_count(c.agent_steps)}" for c in rows])
+    panel.set_xlabel("below the authors'  <  standard deviations of the authors' seeds  >  above", fontsize=8)
+    save_figure(figure, "Ours minus the authors', 95% intervals (Welch), not corrected for their number", path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The runs in results/: what is said of them is what they hold."""
+
+import csv
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from scipy import stats
+
+import dr_q
+from dr_q.report import read_results
+from dr_q.run.watch import evaluate_policy
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+POLICIES = sorted((RESULTS / "policies").iterdir())
+
+
+def made() -> dict[str, str]:
+    """Everything that `make results` writes but pictures."""
+    files = (RESULTS / "evaluations.csv", RESULTS / "comparison.csv", ROOT / "docs" / "results.md")
+    return {file.name: file.read_text() for file in files}
+
+
+def test_the_page_is_made_from_the_runs(tmp_path):
+    """In a copy, with tables torn out: it comes back as it is."""
+    shutil.copytree(RESULTS, tmp_path / "results")
+    (tmp_path / "docs").mkdir()
+    page = (ROOT / "docs" / "results.md").read_text()
+    torn = "\n".join(line for line in page.splitlines() if not line.startswith("| `")) + "\n"
+    assert torn != page
+    (tmp_path / "docs" / "results.md").write_text(torn)
+    (tmp_path / "results" / "evaluations.csv").unlink()
+    subprocess.run([sys.executable, str(tmp_path / "results" / "make.py")], check=True, capture_output=True)
+    policies = page[page.index("## Policies") : page.index("## Not run yet")]  # written by hand
+    again = (tmp_path / "docs" / "results.md").read_text()
+    assert again.replace(again[again.index("## Policies") : again.index("## Not run yet")], policies) == page
+    assert (tmp_path / "results" / "evaluations.csv").read_text() == made()["evaluations.csv"]
+    for name in ("curves", "differences"):
+        assert (tmp_path / "docs" / "results" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (ROOT / "docs" / "results" / f"{name}.png").exists()
+
+
+def test_the_comparison_agrees_with_the_evaluations():
+    results = read_results([RESULTS / "evaluations.csv"])
+    with (RESULTS / "comparison.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    for row in rows:
+        ours = [
+            r.score
+            for r in results
+            if (r.task, r.preset, r.agent_steps) == (row["task"], "dr.q", int(row["agent_steps"]))
+        ]
+        x = {name: float(value) for name, value in row.items() if name != "task"}
+        assert len(ours) == x["ours_seeds"]
+        assert np.mean(ours) == pytest.approx(x["ours"], rel=1e-4)
+        assert np.std(ours, ddof=1) == pytest.approx(x["ours_sd"], rel=1e-4)
+        sides = (x["ours"], x["ours_sd"], int(x["ours_seeds"]), x["authors"], x["authors_sd"], int(x["authors_seeds"]))
+        assert stats.ttest_ind_from_stats(*sides, equal_var=False).pvalue == pytest.approx(x["p"], rel=0.02)  # pyright: ignore
+        assert x["low"] < x["difference"] < x["high"]
+        assert (x["low"] > 0 or x["high"] < 0) == (x["p"] < 0.05)
+        assert x["p_holm"] >= x["p"]
+
+
+@pytest.mark.parametrize("folder", POLICIES, ids=lambda folder: folder.name)
+def test_policies_are_small_and_play_as_their_card_says(folder):
+    (file,) = folder.glob("*.safetensors")
+    assert file.stat().st_size < 4 * 2**20
+    assert {x.dtype for x in load_file(file).values()} == {np.dtype(np.float16)}
+    assert (folder / "video.mp4").stat().st_size > 10_000
+    policy = dr_q.load(folder)
+    record = json.loads((folder / "policy.json").read_text())
+    assert (policy.task, [policy.seed]) == (record["task"], record["seeds"])
+    (line,) = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| this file")]
+    mean, spread = (float(x) for x in line.split("|")[2].split("+-"))
+    _, returns = evaluate_policy(folder, None, 2)
+    assert abs(returns.mean() - mean) < max(4 * spread, 0.1 * mean)
+
+
+def test_what_is_missing_is_listed():
+    spec = importlib.util.spec_from_file_location("make_results", RESULTS / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    results = read_results([RESULTS / "evaluations.csv"])
+    missing = module.missing(results)
+    assert not {("gym/Hopper-v4", "dr.q"), ("dmc/humanoid-walk", "dr.q")} & {
+        w[:2] for w in missing if w.steps == 100_000
+    }
+    without = [r for r in results if not (r.task == "gym/Hopper-v4" and r.seed == 3 and r.agent_steps == 100_000)]
+    assert ("gym/Hopper-v4", "dr.q", 10, 100_000) in module.missing(without)
+    for wanted in missing:
+        assert module.missing_row(wanted)[1] in (ROOT / "docs" / "results.md").read_text()
