@@ -187,6 +187,8 @@ class Sweep:
     """Episodes of each evaluation. [10]"""
     checkpoint_every: _optional(int, "N") = None  # pyright: ignore
     """Agent steps between checkpoints. [25000]"""
+    keep: _optional(int, "N") = None  # pyright: ignore
+    """Checkpoints of each run to keep; dr-q analyse information reads them all. [2]"""
     noise_dims: int = 0
     """Dimensions of Gaussian noise appended to each observation; the paper's study: 50."""
     address: _optional(str, "HOST:PORT") = None  # pyright: ignore
@@ -220,6 +222,7 @@ class Sweep:
             eval_every=self.eval_every,
             eval_episodes=self.eval_episodes,
             checkpoint_every=self.checkpoint_every,
+            keep=self.keep,
             noise_dims=self.noise_dims,
             changes=changes,
         )
@@ -571,6 +574,8 @@ class RunExperiment:
     """Episodes of each evaluation. [10]"""
     checkpoint_every: _optional(int, "N") = None  # pyright: ignore
     """Agent steps between checkpoints. [25000]"""
+    keep: _optional(int, "N") = None  # pyright: ignore
+    """Checkpoints of each run to keep; dr-q analyse information reads them all. [2]"""
     address: _optional(str, "HOST:PORT") = None  # pyright: ignore
     """A Ray cluster to run on; `auto` is the one that runs on this machine. [Ray is started here]"""
     gpus_per_job: _optional(float, "X") = None  # pyright: ignore
@@ -600,6 +605,7 @@ class RunExperiment:
             eval_every=self.eval_every,
             eval_episodes=self.eval_episodes,
             checkpoint_every=self.checkpoint_every,
+            keep=self.keep,
         )
         out = self.out or Path("runs") / f"experiment-{self.name}"
         options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)

@@ -10,13 +10,14 @@ import pytest
 from dr_q.agent import ConfigError
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, suite_tasks
+from dr_q.run.settings import Settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import share_of
 from dr_q.sweep.estimate import MEASURED, nearest, wall_hours
 from dr_q.sweep.job import Share
 from dr_q.sweep.progress import progress_of
-from dr_q.sweep.slurm import slurm_script
-from dr_q.sweep.spec import check_folder, write_spec
+from dr_q.sweep.slurm import slurm_script, sweep_arguments
+from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
@@ -118,6 +119,18 @@ def made_run(job, status: str, steps: int, milliseconds: float | None = None) ->
         (job.folder / "metrics.csv").write_text("\n".join(["seed,agent_steps,ms_act,ms_update", *lines]) + "\n")
     if status != "finished":
         (job.folder / "checkpoints" / str(steps)).mkdir(parents=True)
+
+
+def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
+    own = Settings("dmc/cheetah-run", "dr.q", CHEETAH.settings("dmc/cheetah-run", "dr.q").config, 0, 1, 1)
+    default = CHEETAH.settings("dmc/cheetah-run", "dr.q")
+    assert [getattr(default, name) for name in SCHEDULE] == [getattr(own, name) for name in SCHEDULE]
+    given = dict(zip(SCHEDULE, (11, 12, 13, 14), strict=True))
+    spec = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2, **given)
+    settings = spec.settings("dmc/cheetah-run", "dr.q")
+    assert {name: getattr(settings, name) for name in SCHEDULE} == given
+    line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
+    assert "--eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep 14" in line
 
 
 def test_progress_comes_from_the_folder(tmp_path):

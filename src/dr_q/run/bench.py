@@ -80,7 +80,7 @@ class Figures:
 
 
 _PART_NAMES = {
-    "observe": "dispatching the next actions",
+    "dispatch": "dispatching the next actions",
     "act": "waiting for actions",
     "simulate": "waiting for simulators",
     "update": "waiting for the update's dispatch",

@@ -34,7 +34,7 @@ class Clock:
         return taken
 
 
-PARTS = ("observe", "act", "simulate", "update")
+PARTS = ("dispatch", "act", "simulate", "update")
 """Dispatching the next actions; waiting for actions; waiting for simulators; waiting for the update's dispatch."""
 
 
@@ -68,7 +68,7 @@ class Stepper:
         """
         if self.arrived is not None:
             self.agents.act(self.arrived, exploring=first_update is None)
-        self.clock.lap("observe")
+        self.clock.lap("dispatch")
         if first_update == 0:
             self.agents.add()
             self._before_learning()

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from dr_q.agent import ConfigError
-from dr_q.sweep.spec import SweepOptions, SweepSpec
+from dr_q.sweep.spec import SCHEDULE, SweepOptions, SweepSpec
 
 _SCRIPT = """\
 #!/bin/bash
@@ -116,9 +116,7 @@ def sweep_arguments(spec: SweepSpec, out: Path, options: SweepOptions) -> list[s
         "seeds": spec.seeds,
         "out": out,
         "steps": spec.steps,
-        "eval_every": spec.eval_every,
-        "eval_episodes": spec.eval_episodes,
-        "checkpoint_every": spec.checkpoint_every,
+        **{name: getattr(spec, name) for name in SCHEDULE},
         "noise_dims": spec.noise_dims,
         "gpus_per_job": options.gpus_per_job,
         "cpus_per_job": options.cpus_per_job,

@@ -15,11 +15,15 @@ from typing import Any
 from dr_q.agent import PRESETS, ConfigError, preset
 from dr_q.envs import SUITES, TaskError, canonical, make_env, suite_tasks
 from dr_q.paper import paper_tasks
-from dr_q.run.settings import CHECKPOINT_EVERY, EVAL_EPISODES, EVAL_EVERY, Settings, make_settings
+from dr_q.run.settings import Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
 LOCK_FILE = "sweep.lock"
+
+
+SCHEDULE = ("eval_every", "eval_episodes", "checkpoint_every", "keep")
+"""What a sweep may set of a run's `Settings`, beside its steps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,8 @@ class SweepSpec:
     eval_every: int | None = None
     eval_episodes: int | None = None
     checkpoint_every: int | None = None
+    keep: int | None = None
+    """Checkpoints of each run; None is a run's own default, as above."""
     noise_dims: int = 0
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Of the config, on top of every preset."""
@@ -54,16 +60,15 @@ class SweepSpec:
 
     def settings(self, task: str, preset_name: str) -> Settings:
         """Those of one run."""
+        schedule = {name: getattr(self, name) for name in SCHEDULE if getattr(self, name) is not None}
         return make_settings(
             task,
             preset_name=preset_name,
             changes=self.changes,
             seeds=self.seeds,
             steps=self.steps,
-            eval_every=EVAL_EVERY if self.eval_every is None else self.eval_every,
-            eval_episodes=EVAL_EPISODES if self.eval_episodes is None else self.eval_episodes,
-            checkpoint_every=CHECKPOINT_EVERY if self.checkpoint_every is None else self.checkpoint_every,
             noise_dims=self.noise_dims,
+            **schedule,
         )
 
     def jobs(self, out: Path) -> list["Job"]:
