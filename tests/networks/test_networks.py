@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import re
 
 import jax
@@ -7,12 +8,23 @@ import numpy as np
 import pytest
 
 from dr_q.agent import Config, TaskShape, init_networks, preset
-from dr_q.networks import MLP, Encoder, Linear, VectorStateEncoder, actor_from_torch, conv_outputs, norm_kernel, normed
+from dr_q.networks import (
+    MLP,
+    Encoder,
+    Linear,
+    PixelStateEncoder,
+    VectorStateEncoder,
+    actor_from_torch,
+    conv_outputs,
+    norm_kernel,
+    normed,
+)
 from dr_q.networks.convolutions import conv_features
 from dr_q.networks.norm import ACTIVATIONS, elu, norm_backward, norm_forward
 
 VECTOR = TaskShape((67,), 21)
 PIXELS = TaskShape((9, 84, 84), 6, history=3)
+SMALL = TaskShape((9, 36, 36), 6, history=3)
 
 
 def sizes(config: Config, shape: TaskShape) -> dict[str, tuple[int, ...]]:
@@ -197,6 +209,14 @@ def test_missing_torch_array_is_named():
         actor_from_torch({})
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def small_encoder(activation, key) -> PixelStateEncoder:
+    config = dataclasses.replace(Config(), encoder_activation=activation, zs_dim=8, zsa_dim=8, encoder_hidden=8)
+    state = init_networks(config, SMALL, key).encoder.state
+    assert isinstance(state, PixelStateEncoder)
+    return state
+
+
 def plain_features(encoder, obs):
     """f of images up to its last layer, in the obvious way."""
     x = obs.astype(jnp.float32) / 255 - 0.5
@@ -208,11 +228,9 @@ def plain_features(encoder, obs):
 @pytest.mark.parametrize("activation", ["elu", "relu"])
 def test_convolutions_of_stacked_seeds_are_each_seeds_own(activation):
     """Values and gradients agree with the plain way, and no seed's channels become a group of another's convolution."""
-    config = dataclasses.replace(Config(), encoder_activation=activation, zs_dim=8, zsa_dim=8, encoder_hidden=8)
-    keys = jax.random.split(jax.random.key(0), 3)
-    encoders = jax.vmap(lambda key: init_networks(config, PIXELS, key).encoder.state)(keys)
-    obs = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, *PIXELS.obs_shape)), jnp.uint8)
-    weights = jax.random.normal(jax.random.key(1), (2, 32, 7, 7))
+    encoders = jax.vmap(functools.partial(small_encoder, activation))(jax.random.split(jax.random.key(0), 3))
+    obs = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, *SMALL.obs_shape)), jnp.uint8)
+    weights = jax.random.normal(jax.random.key(1), (2, 32, 1, 1))
 
     def both(features):
         def loss(encoder, obs):
