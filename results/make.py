@@ -22,7 +22,7 @@ import tyro
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
 from dr_q.report.results import run_timing
-from dr_q.report.statistics import difference, difference_p, holm, mean
+from dr_q.report.statistics import FEWEST_SEEDS, difference, difference_p, holm, mean
 from dr_q.report.style import style
 from dr_q.sweep.estimate import nearest
 
@@ -38,6 +38,7 @@ class Wanted(NamedTuple):
     preset: str
     seeds: int
     steps: int
+    first_seed: int = 0
 
 
 WANTED = (
@@ -52,7 +53,7 @@ WANTED = (
     Wanted("dmc/humanoid-walk", "only-lap", 10, 100_000),
     Wanted("dmc/humanoid-walk", "only-forget", 10, 100_000),
     Wanted("dmc/humanoid-walk", "mr.q", 10, 100_000),
-    Wanted("dmc/humanoid-walk", "dr.q", 1, 500_000),
+    Wanted("dmc/humanoid-walk", "dr.q", 1, 500_000, first_seed=10),
 )
 
 
@@ -116,7 +117,10 @@ def scores(results: Iterable[Result], task: str, preset: str, agent_steps: int) 
 
 
 def compare_with(results: list[Result], path: Path) -> list[Compared]:
-    """Every checkpoint after the first that both sides have, Holm-corrected over the tasks at each."""
+    """Every checkpoint after the first that both sides have, Holm-corrected over the tasks at each.
+
+    Of fewer than 3 seeds nothing can be said.
+    """
     theirs: dict[tuple[str, int], list[float]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -129,6 +133,7 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
             for s, task in ours
             if s == steps and (authors_name(task), steps) in theirs
         ]
+        at_step = [(task, a, b) for task, a, b in at_step if len(a) >= FEWEST_SEEDS]
         chances = [difference_p(a, b) for _, a, b in at_step]
         for (task, a, b), p, corrected in zip(at_step, chances, holm(chances), strict=True):
             gap = difference(a, b)
@@ -222,7 +227,7 @@ def missing(results: list[Result]) -> list[Wanted]:
 
 
 def missing_row(wanted: Wanted) -> tuple[str, ...]:
-    settings = {**wanted._asdict(), "first_seed": 0, "eval_every": 25_000, "checkpoint_every": wanted.steps}
+    settings = {**wanted._asdict(), "eval_every": 25_000, "checkpoint_every": wanted.steps}
     near = nearest(wanted.task, wanted.seeds)
     assert near is not None
     return (

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file
 from scipy import stats
 
 import dr_q
-from dr_q.report import read_results
+from dr_q.report import Result, read_results
 from dr_q.run.watch import evaluate_policy
 
 ROOT = Path(__file__).parents[1]
@@ -84,18 +85,33 @@ def test_policies_are_small_and_play_as_their_card_says(folder):
     assert abs(returns.mean() - mean) < max(4 * spread, 0.1 * mean)
 
 
-def test_what_is_missing_is_listed():
+def script() -> ModuleType:
+    """results/make.py."""
     spec = importlib.util.spec_from_file_location("make_results", RESULTS / "make.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_too_few_seeds_are_not_compared(tmp_path):
+    authors = ["env_id,seed,agent_step,value", *(f"cheetah-run,{seed},25000,{100 + seed}" for seed in range(10))]
+    (tmp_path / "authors.csv").write_text("\n".join(authors) + "\n")
+    results = [Result("dmc/cheetah-run", "dr.q", seed, 25_000, 50.0 + seed, {}) for seed in range(10)]
+    (row,) = script().compare_with(results, tmp_path / "authors.csv")
+    assert (row.ours, row.authors, row.difference, row.verdict()) == (54.5, 104.5, -50.0, "**below**")
+    assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
+
+
+def test_what_is_missing_is_listed():
+    module = script()
     results = read_results([RESULTS / "evaluations.csv"])
     missing = module.missing(results)
     assert not {("gym/Hopper-v4", "dr.q"), ("dmc/humanoid-walk", "dr.q")} & {
         w[:2] for w in missing if w.steps == 100_000
     }
     without = [r for r in results if not (r.task == "gym/Hopper-v4" and r.seed == 3 and r.agent_steps == 100_000)]
-    assert ("gym/Hopper-v4", "dr.q", 10, 100_000) in module.missing(without)
+    assert ("gym/Hopper-v4", "dr.q", 10, 100_000, 0) in module.missing(without)
     for wanted in missing:
         assert module.missing_row(wanted)[1] in (ROOT / "docs" / "results.md").read_text()

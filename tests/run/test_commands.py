@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
+from dr_q.run.watch import evaluate_policy
 from tests.envs import toys
 from tests.run import tiny
 
@@ -66,6 +68,16 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "is not empty; choose another --out" in capsys.readouterr().err
     assert main(["export", str(run), "--out", str(out / "other"), "--seed", "7"]) == 2
     assert "no seed 7 in" in capsys.readouterr().err
+    file = out / "seed0.safetensors"
+    weights = load_file(file)
+    name = next(iter(weights))
+    save_file({**weights, name: weights[name][:-1].copy()}, file)
+    for command in (["eval", str(out)], ["export", str(out), "--out", str(out / "other"), "--episodes", "0"]):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert f"'{name}' has shape" in error
+        assert "it belongs to another version of dr-q" in error
+        assert error.count("\n") == 1
 
 
 def test_pixels_through_the_command(tmp_path):
@@ -95,6 +107,7 @@ def test_train_eval_plot_on_each_family(task, tmp_path, capsys):
     assert main(["eval", str(out), "--episodes", "2"]) == 0
     text = capsys.readouterr().out
     assert "seed 0 (best last evaluation), 120 agent steps: return" in text
+    assert not np.allclose(evaluate_policy(out, None, 2)[1].mean(), float(rows(out / "evals.csv")[-1]["return_mean"]))
     assert main(["plot", str(out), "--out", str(tmp_path / "curve.png")]) == 0
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     check_export(out, tmp_path / "given", capsys)

@@ -20,6 +20,8 @@ from dr_q.cli import main
 from dr_q.envs import Transitions
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
+from dr_q.run.log import RunFiles
+from dr_q.run.settings import make_settings
 from tests.envs import toys
 from tests.run import tiny
 
@@ -223,6 +225,15 @@ def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkey
         record = json.loads((tmp_path / "checkpoints" / str(step) / "checkpoint.json").read_text())
         referred |= {(s, name) for s, names in zip(record["seeds"], record["chunks"], strict=True) for name in names}
     assert len(referred) == len(list((tmp_path / "checkpoints" / "replay").rglob("*.safetensors")))
+
+
+def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):
+    files = RunFiles(tmp_path, make_settings("gym/Hopper-v4"))
+    (tmp_path / "evals.csv").write_text("")
+    (tmp_path / "metrics.csv").write_text("seed,agent_steps\n0,5\n0,9\n")
+    files.drop_after(5)
+    assert not (tmp_path / "evals.csv").exists()
+    assert (tmp_path / "metrics.csv").read_text() == "seed,agent_steps\n0,5\n"
 
 
 def test_only_filled_slots_are_saved(tmp_path):

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,9 @@ def test_the_printed_score_is_reached_or_not(score, seeds, steps, seen):
     value = printed.mean if score == 463 else score
     found = judge_published(results({"dr.q": [value] * seeds}, steps=steps), TASK)
     assert found.seen == seen
+    later = [Result(TASK, "dr.q", seed, 1_000_000, printed.mean, {}) for seed in range(seeds)]
+    both = judge_published([*results({"dr.q": [value] * seeds}, steps=steps), *later], TASK)
+    assert (both.seen, both.agent_steps) == (seen, steps)  # at the paper's budget, whatever comes later
     assert f"the paper's {printed.mean:.4g}" in found.why
 
 
@@ -178,12 +182,12 @@ def test_what_old_transitions_keep_is_compared_over_seeds():
     assert experiments._judge_old(TASK, kept, faded, 300_000).seen == "not decidable"
 
 
-def command(out: Path, **more) -> list[str]:
+def command(out: Path, name: str = "infonce", tasks: Sequence[str] = TOYS, **more) -> list[str]:
     """Sizes, seeds and steps of the sweeps' tests, so that compiled programs are shared."""
     sizes = {**tiny.SIZES, "eval_every": 40, "eval_episodes": 2, "checkpoint_every": 40, "steps": tiny.STEPS, **more}
     flags = [part for name, value in sizes.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    given = ["--tasks", *TOYS, "--seeds", "2", "--cpus-per-job", "1", "--out", str(out)]
-    return ["experiment", "run", "infonce", *given, *flags]
+    given = ["--tasks", *tasks, "--seeds", "2", "--cpus-per-job", "1", "--out", str(out)]
+    return ["experiment", "run", name, *given, *flags]
 
 
 def run(arguments: list[str]) -> str:
@@ -212,6 +216,25 @@ def test_an_experiment_from_the_command_to_its_figure_and_again(tmp_path, capsys
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
     assert main(command(out, steps=160)) == 2
     assert "holds another sweep: steps 120, got 160" in capsys.readouterr().err
+
+
+def test_experiments_that_look_into_checkpoints(tmp_path):
+    """t-SNE, then priorities of the same runs, which need not be trained again."""
+    pytest.importorskip("ray", reason="experiments need ray: pip install 'dr-q[ray]'")
+    out, task = tmp_path / "runs", TOYS[0]
+    text = run(command(out, "tsne", [task]))
+    assert f"{task}: MR.Q in separate clusters, DR.Q continuous: not decidable by a number" in text
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
+    points = rows(out / "figure.csv")
+    assert len({(row["x"], row["y"]) for row in points}) > 100
+    picture = (out / "figure.png").read_bytes()
+    text = run(command(out, "priorities", [task]))
+    assert "2 jobs, 2 finished before" in text
+    assert f"{task}: with LAP alone old transitions keep larger values: not decidable" in text
+    assert (out / "figure.png").read_bytes() != picture
+    assert {row["seed"] for row in rows(out / "figure.csv")} == {"0", "1"}
+    (judged,) = rows(out / "verdicts.csv")
+    assert judged["task"] == task
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, e
 from dr_q.sweep.driver import share_of
 from dr_q.sweep.estimate import MEASURED, nearest, wall_hours
 from dr_q.sweep.job import Share
-from dr_q.sweep.progress import progress_of
+from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
@@ -49,6 +49,8 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc-easy", "--retries", "-1"], "retries must be 0 or more, got -1"),
         (["dmc-easy", "--dry-run", "--throughput", "0"], "throughput must be more than 0 seed-steps/s, got 0"),
         (["dmc-easy", "--slurm", "x.sh", "--address", "auto"], "--slurm starts a Ray cluster of its own"),
+        (["dmc/dog-rum", "--slurm", "x.sh"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
+        (["dmc-easy", "--slurm", "x.sh", "--out", "/etc"], "/etc is not empty and no sweep"),
         (["dmc-easy", "--address", "127.0.0.1:9"], "no Ray cluster at '127.0.0.1:9'"),
     ],
 )
@@ -135,7 +137,7 @@ def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
 
 def test_progress_comes_from_the_folder(tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
-    assert progress_of(job) == ("new", 0, None, None, "")
+    assert progress_of(job) == ("new", 0, None, None, "", 0)
     made_run(job, "running", 5_000, 3.0)
     found = progress_of(job)
     assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)
@@ -156,6 +158,9 @@ def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(
     assert found.jobs[0].hours == pytest.approx(500_000 * 10 / 2_737 / 3600)
     assert "2 jobs of unknown throughput are not counted below" in found.sentences()[1]
     assert all(planned.size is not None and planned.size > 2**30 for planned in found.jobs)
+
+    on_cpu = estimate(spec, tmp_path, SweepOptions(gpus_per_job=0.0))
+    assert {planned.source for planned in on_cpu.jobs} == {"unknown"}  # a GPU's speed says nothing of it
 
     write_spec(spec, tmp_path, None)
     made_run(jobs[0], "finished", 500_000, 3.0)
@@ -221,6 +226,21 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
     assert "dmc/walker-walk" in shown.get()
     assert "…" not in shown.get()
     assert table.caption == "1 failed, 1 running, 19 waiting"
+
+
+def test_without_a_terminal_an_evaluation_is_a_line(tmp_path, monkeypatch):
+    (job,) = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 10).jobs(tmp_path)
+    row = Row(job, progress_of(job))
+    board, said = Board([row], quiet=False), []
+    monkeypatch.setattr(board, "say", said.append)
+    for steps in (4_000, 5_000, 6_000, 9_000, 10_000):
+        evaluated = steps // 5_000 * 5_000
+        row.progress = Progress("running", steps, float(evaluated) if evaluated else None, None, "", evaluated)
+        board.show()
+    assert [line.partition(": ")[2] for line in said] == [
+        "step 5,000 of 500,000, return 5000.0",
+        "step 10,000 of 500,000, return 10000.0",
+    ]
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")

@@ -96,13 +96,15 @@ def judge_published(results: Iterable[Result], task: str, preset: str = "dr.q") 
     """Whether our mean is at least the published one's interval, at the paper's budget."""
     says = "the printed score is reached"
     mine = [r for r in results if r.task == task and r.preset == preset]
-    scores, steps = final_scores(mine)
+    known = paper_tasks().get(task)
+    scores, steps = final_scores(mine, known.agent_steps if known else None)
+    if not scores:  # every common step lies behind the budget
+        scores, steps = final_scores(mine)
     printed = published_score(task)
-    if task not in scores or printed is None:
+    if task not in scores or printed is None or known is None:
         why = "no results yet" if printed else "the paper prints no score of it"
         return Judgement(task, says, "not decidable", why, 0, Estimate(math.nan, math.nan, math.nan))
     ours = mean(scores[task].values())
-    known = paper_tasks()[task]
     found = verdict(ours, len(scores[task]), steps[task], known.agent_steps, printed)
     by_verdict: dict[str, Seen] = {"inside": "seen", "above": "seen", "below": "not seen"}
     seen = by_verdict.get(found.what, "not decidable")

@@ -5,7 +5,6 @@ Every random choice is made from a fixed seed: the same run gives the same numbe
 
 import functools
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from dr_q.report.analyses import AgeBucket, Embedding, Information, Measure, Ori
 from dr_q.report.results import preset_of
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints
+from dr_q.run.policy import policy_record
 from dr_q.run.settings import config_from_json
 
 SAMPLES = 5_000
@@ -104,7 +104,7 @@ def open_run(folder: Path) -> SavedRun:
         raise ConfigError(
             f"{folder} has no checkpoint, which analyses read; go on with it: dr-q train --resume {folder}"
         )
-    policy = json.loads((folder / "policy" / "policy.json").read_text())
+    policy = policy_record(folder)
     shape = drq.TaskShape(tuple(policy["obs_shape"]), len(policy["action_low"]), policy["history"])
     return SavedRun(folder, record.info["settings"], preset_of(record), record.info["seeds"], shape, checkpoints)
 

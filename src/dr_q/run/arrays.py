@@ -8,6 +8,10 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from dr_q.agent import ConfigError
+
+_OTHER_VERSION = "it belongs to another version of dr-q: use that one, or train again"
+
 
 def named(tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a pytree under their paths."""
@@ -20,9 +24,10 @@ def fill(template: Any, arrays: dict[str, np.ndarray], what: str) -> Any:
     def one(path: Any, leaf: Any) -> np.ndarray:
         name = _name(path)
         if name not in arrays:
-            raise ValueError(f"{what} has no array '{name}'; it belongs to another version or preset")
-        if arrays[name].shape != leaf.shape:
-            raise ValueError(f"{what}: '{name}' has shape {arrays[name].shape}, expected {leaf.shape}")
+            raise ConfigError(f"{what} has no array '{name}'; {_OTHER_VERSION}")
+        shape = arrays[name].shape
+        if shape != leaf.shape:
+            raise ConfigError(f"{what}: '{name}' has shape {shape}, expected {leaf.shape}; {_OTHER_VERSION}")
         return arrays[name].astype(leaf.dtype)
 
     return jax.tree.map_with_path(one, template)

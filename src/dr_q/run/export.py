@@ -10,7 +10,7 @@ from dr_q.agent import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, read_results
 from dr_q.run import arrays
-from dr_q.run.policy import policy_file, policy_record, write_policies
+from dr_q.run.policy import load, policy_file, policy_record, write_policies
 from dr_q.run.watch import evaluate_policy
 
 Precision = Literal["float16", "float32"]
@@ -44,6 +44,7 @@ def export_policy(
     if lost:
         raise ConfigError(f"{lost[0]} of {file} is not finite in {precision}; use --precision float32")
     kept = {name: value for name, value in record.items() if name not in ("seeds", "best_seed")}
+    load(path, seed)  # refuses weights of another version
     write_policies(out, {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
     returns = evaluate_policy(out, seed, episodes)[1] if episodes else None
     size = (out / file.name).stat().st_size

@@ -81,7 +81,10 @@ class RunFiles:
             path = self.folder / name
             if not path.exists():
                 continue
-            header, *rows = path.read_text().splitlines()
+            header, *rows = path.read_text().splitlines() or [""]
+            if not header:  # killed before its first row was written
+                path.unlink()
+                continue
             column = header.split(",").index("agent_steps")
             width = header.count(",")
             kept = [row for row in rows if row.count(",") == width and int(row.split(",")[column]) <= agent_steps]

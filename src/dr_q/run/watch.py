@@ -27,11 +27,11 @@ def environment_of(policy: Policy, render: bool = False) -> Env:
 
 
 def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:
-    """Returns of fresh episodes of a saved policy."""
+    """Returns of episodes that no evaluation while training had: by those its seed may have been chosen."""
     policy = load(path, seed)
     env = environment_of(policy)
     try:
-        starts = [stream_seed(policy.seed, "evaluation", policy.agent_steps, episode) for episode in range(episodes)]
+        starts = [stream_seed(policy.seed, "fresh", policy.agent_steps, episode) for episode in range(episodes)]
         return policy, np.array([_episode(env, start, policy.act_unit) for start in starts])
     finally:
         env.close()

@@ -235,7 +235,8 @@ def _ray(options: SweepOptions) -> Iterator[None]:
         except (OSError, ValueError, RuntimeError) as error:
             said = " ".join(str(error).split())
             raise ConfigError(
-                f"no Ray cluster at '{options.address}' ({said}); start one: ray start --head, or leave --address out"
+                f"no Ray cluster at '{options.address}' ({said}); start one: ray start --head --disable-usage-stats, "
+                "or leave --address out"
             ) from None
     try:
         yield

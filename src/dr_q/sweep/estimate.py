@@ -107,7 +107,7 @@ def estimate(spec: SweepSpec, out: Path, options: SweepOptions, throughput: floa
     for job in jobs:
         done = job.settings.steps if progress_of(job).finished else checkpoint_of(job)
         size = _bytes(job, specs[job.task]) if job.task in specs else None
-        planned.append(Planned(job, done, size, *_throughput(job, own, throughput)))
+        planned.append(Planned(job, done, size, *_throughput(job, own, throughput, on_gpu=options.gpus_per_job != 0)))
     return Estimate(planned, missing, 1.0 if options.gpus_per_job is None else options.gpus_per_job)
 
 
@@ -128,7 +128,9 @@ def nearest(task: str, seeds: int) -> Measured | None:
     return min(rows, key=lambda row: (abs(row.seeds - seeds), row.task != task), default=None)
 
 
-def _throughput(job: Job, own: list[tuple[Job, float]], given: float | None) -> tuple[float | None, str]:
+def _throughput(
+    job: Job, own: list[tuple[Job, float]], given: float | None, *, on_gpu: bool
+) -> tuple[float | None, str]:
     family = job.task.partition("/")[0]
     for like, named in (
         ([rate for other, rate in own if other == job], "this run"),
@@ -139,7 +141,7 @@ def _throughput(job: Job, own: list[tuple[Job, float]], given: float | None) -> 
             return sum(like) / len(like), named
     if given is not None:
         return given, "--throughput"
-    near = nearest(job.task, job.settings.seeds)
+    near = nearest(job.task, job.settings.seeds) if on_gpu else None
     if near is None:
         return None, "unknown"
     return near.seed_steps_per_s, f"{MACHINE}: {near.task}, {near.seeds} seed{'s' if near.seeds > 1 else ''}"

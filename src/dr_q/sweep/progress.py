@@ -24,6 +24,8 @@ class Progress(NamedTuple):
     seed_steps_per_s: float | None
     """Over the last steps that were logged, evaluations and checkpoints included."""
     device: str = ""
+    evaluated_at: int = 0
+    """Agent steps of the last evaluation."""
 
     @property
     def finished(self) -> bool:
@@ -47,6 +49,7 @@ def progress_of(job: Job) -> Progress:
         sum(scores) / len(scores) if scores else None,
         _rate(metrics[-1], len(info["seeds"])) if metrics else None,
         info["versions"].get("device", ""),
+        int(evaluations[-1]["agent_steps"]) if evaluations else 0,
     )
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from dr_q.agent import ConfigError
-from dr_q.sweep.spec import SCHEDULE, SweepOptions, SweepSpec
+from dr_q.sweep.spec import SCHEDULE, SweepOptions, SweepSpec, check_folder, check_tasks
 
 _SCRIPT = """\
 #!/bin/bash
@@ -104,6 +104,8 @@ def write_slurm(spec: SweepSpec, out: Path, options: SweepOptions, file: Path) -
         raise ConfigError("--slurm starts a Ray cluster of its own; leave --address out")
     if file.exists():
         raise ConfigError(f"{file} is there already; remove it, or choose another name for --slurm")
+    check_folder(spec, Path(out).resolve())
+    check_tasks(spec)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(slurm_script(spec, out, options))
     file.chmod(0o755)

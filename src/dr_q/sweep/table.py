@@ -33,7 +33,7 @@ class Board:
         self._quiet = quiet
         self._console = Console(soft_wrap=True, highlight=False)
         self._live: Live | None = None
-        self._said = {row.job.name: row.progress.agent_steps for row in rows}
+        self._said = {row.job.name: row.progress.evaluated_at for row in rows}
 
     def __enter__(self) -> "Board":
         """Start the table."""
@@ -60,10 +60,10 @@ class Board:
             return
         for row in self._rows:
             progress = row.progress
-            if progress.score is not None and progress.agent_steps > self._said[row.job.name]:
-                self._said[row.job.name] = progress.agent_steps
+            if progress.score is not None and progress.evaluated_at > self._said[row.job.name]:
+                self._said[row.job.name] = progress.evaluated_at
                 self.say(
-                    f"{row.job.name}: step {progress.agent_steps:,} of {row.job.settings.steps:,}, "
+                    f"{row.job.name}: step {progress.evaluated_at:,} of {row.job.settings.steps:,}, "
                     f"return {progress.score:.1f}{_rate_and_left(row)}"
                 )
 
