@@ -12,7 +12,7 @@ import csv
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ import tyro
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
 from dr_q.report.results import run_timing
-from dr_q.report.statistics import FEWEST_SEEDS, difference, difference_p, holm, mean
+from dr_q.report.statistics import FEWEST_SEEDS, difference, difference_p, final_scores, holm, mean
 from dr_q.report.style import style
 from dr_q.sweep.estimate import nearest
 
@@ -186,12 +186,41 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
                 for c in sorted(compared, key=lambda c: (c.task, c.agent_steps))
             ),
         ),
+        "ablations": markdown(
+            ("task", "agent steps", "dr.q", "preset", "its score", "dr.q minus it, 95% interval"),
+            ablation_rows(results),
+        )
+        if {r.preset for r in results} > {COMPARED}
+        else "None has been run yet.",
         "runs": markdown(
             ("run", "command", "agent steps", "minutes", "seed-steps/s", "versions"),
             (run_row(run) for run in runs),
         ),
         "missing": markdown(("what", "command", "minutes on one H200, about"), map(missing_row, missing(results))),
     }
+
+
+def ablation_rows(results: list[Result]) -> Iterator[tuple[str, ...]]:
+    """Every other preset beside DR.Q, at the last step that all seeds of both have."""
+    for task, preset in sorted({(r.task, r.preset) for r in results if r.preset != COMPARED}):
+        sides = [[r for r in results if (r.task, r.preset) == (task, name)] for name in (COMPARED, preset)]
+        steps = [final_scores(side)[1].get(task, 0) for side in sides]
+        whole, less = (scores(side, task, side[0].preset, min(steps)) if side else [] for side in sides)
+        if not whole or not less:
+            continue
+        gap = difference(whole, less)
+        yield (
+            f"`{task}`",
+            f"{min(steps):,}",
+            mean_and_sd(whole),
+            preset,
+            mean_and_sd(less),
+            f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]",
+        )
+
+
+def mean_and_sd(values: list[float]) -> str:
+    return f"{np.mean(values):.1f} +- {np.std(values, ddof=1) if values[1:] else np.nan:.1f} ({len(values)})"
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:

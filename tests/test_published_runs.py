@@ -104,6 +104,17 @@ def test_too_few_seeds_are_not_compared(tmp_path):
     assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
 
 
+def test_ablations_are_compared_at_the_last_step_of_both():
+    """Seeds of different lengths, and a preset without its DR.Q."""
+    task = "dmc/fish-swim"
+    results = [Result(task, "dr.q", s, step, float(step + s), {}) for s in range(4) for step in (10, 20, 30)]
+    results += [Result(task, "mr.q", s, step, float(s), {}) for s in range(4) for step in (10, 20)]
+    results.append(Result("dmc/dog-run", "mr.q", 0, 10, 1.0, {}))
+    (row,) = script().ablation_rows(results)
+    assert row[:5] == ("`dmc/fish-swim`", "20", "21.5 +- 1.3 (4)", "mr.q", "1.5 +- 1.3 (4)")
+    assert row[5].startswith("+20.0 [+17.8, ")
+
+
 def test_what_is_missing_is_listed():
     module = script()
     results = read_results([RESULTS / "evaluations.csv"])
