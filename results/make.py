@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tyro
 
+from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
 from dr_q.report.results import run_timing
@@ -29,6 +30,8 @@ from dr_q.sweep.estimate import nearest
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 COMPARED = "dr.q"
+EARLY = 0.05
+"""Share of the printed score under which neither side has learnt anything yet."""
 
 
 class Wanted(NamedTuple):
@@ -76,6 +79,9 @@ class Compared(NamedTuple):
     """Corrected for the number of tasks at that checkpoint."""
 
     def verdict(self) -> str:
+        printed = published_score(self.task)
+        if printed is not None and max(self.ours, self.authors) < EARLY * printed.mean:
+            return "too early"
         if self.p_holm >= 0.05:
             return "no difference seen"
         return "above" if self.difference > 0 else "**below**"
@@ -172,11 +178,19 @@ def rate_of(run: RunRecord) -> float | None:
 def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> dict[str, str]:
     return {
         "comparison": markdown(
-            ("task", "agent steps", "ours", "the authors'", "difference, 95% interval", "p, Holm", "verdict"),
+            (
+                "task",
+                "agent steps (of the budget)",
+                "ours",
+                "the authors'",
+                "difference, 95% interval",
+                "p, Holm",
+                "verdict",
+            ),
             (
                 (
                     f"`{c.task}`",
-                    f"{c.agent_steps:,}",
+                    f"{c.agent_steps:,} ({share_of_budget(c):.0%})",
                     f"{c.ours:.1f} +- {c.ours_sd:.1f} ({c.ours_seeds})",
                     f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})",
                     f"{c.difference:+.1f} [{c.low:+.1f}, {c.high:+.1f}]",
@@ -198,6 +212,10 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
         ),
         "missing": markdown(("what", "command", "minutes on one H200, about"), map(missing_row, missing(results))),
     }
+
+
+def share_of_budget(row: Compared) -> float:
+    return row.agent_steps / paper_tasks()[row.task].agent_steps
 
 
 def ablation_rows(results: list[Result]) -> Iterator[tuple[str, ...]]:

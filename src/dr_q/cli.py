@@ -277,7 +277,7 @@ class Eval:
 
     run_folder: tyro.conf.Positional[Path]
     """A run's folder, or a policy folder."""
-    seed: _optional(int, "FIRST") = None  # pyright: ignore
+    seed: _optional(int, "SEED") = None  # pyright: ignore
     """Which seed's policy. [the best at the last evaluation]"""
     episodes: int = EVAL_EPISODES
     """How many episodes."""
@@ -292,14 +292,14 @@ class Eval:
             f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
             f"return {returns.mean():.1f} +- {returns.std():.1f} over {len(returns)} episodes"
         )
-        line = comparison(policy.task, float(returns.mean()), self.episodes)
+        line = comparison(policy.task, float(returns.mean()), self.episodes, list(policy.returns.values()))
         if line:
             print(line)
         return 0
 
 
-def comparison(task: str, score: float, episodes: int) -> str:
-    """A score beside random actions' and the paper's, for the paper's tasks."""
+def comparison(task: str, score: float, episodes: int, of_seeds: list[float]) -> str:
+    """A score beside random actions' and the paper's, for the paper's tasks; `of_seeds`: all of the policy's run."""
     from dr_q.run.watch import random_returns
 
     known, published = paper_tasks().get(task), published_score(task)
@@ -307,10 +307,12 @@ def comparison(task: str, score: float, episodes: int) -> str:
         return ""
     # The paper prints no random score for the DeepMind Control Suite: it is measured.
     random = known.random_score if known.random_score is not None else float(random_returns(task, episodes).mean())
-    return (
-        f"random {random:.0f} | this policy {score:.0f} | paper's DR.Q {published.mean:g} "
-        f"after {known.agent_steps:,} steps: {100 * score / published.mean:.0f}% of the paper's score"
-    )
+    paper = f"paper's DR.Q {published.mean:g} after {known.agent_steps:,} steps, mean of its seeds"
+    if of_seeds[1:]:  # one of several is not to be compared with a mean
+        mine = f"mean of its run's {len(of_seeds)} seeds {sum(of_seeds) / len(of_seeds):.0f}"
+        return f"random {random:.0f} | this policy {score:.0f} | {mine} | {paper}"
+    share = 100 * score / published.mean
+    return f"random {random:.0f} | this policy {score:.0f} | {paper}: {share:.0f}% of the paper's score"
 
 
 @dataclasses.dataclass
@@ -319,9 +321,9 @@ class Video:
 
     run_folder: tyro.conf.Positional[Path]
     """A run's folder, or a policy folder."""
-    out: _optional(Path, "DIR") = None  # pyright: ignore
+    out: _optional(Path, "FILE") = None  # pyright: ignore
     """Where to write it. [RUN/video.mp4]"""
-    seed: _optional(int, "FIRST") = None  # pyright: ignore
+    seed: _optional(int, "SEED") = None  # pyright: ignore
     """Which seed's policy. [the best at the last evaluation]"""
 
     def run(self) -> int:

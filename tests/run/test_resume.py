@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -225,6 +226,17 @@ def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkey
         record = json.loads((tmp_path / "checkpoints" / str(step) / "checkpoint.json").read_text())
         referred |= {(s, name) for s, names in zip(record["seeds"], record["chunks"], strict=True) for name in names}
     assert len(referred) == len(list((tmp_path / "checkpoints" / "replay").rglob("*.safetensors")))
+
+
+def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
+    """Its results would be lost."""
+    out = tmp_path / "run"
+    dr_q.train(toys.Walk, steps=tiny.STEPS, out=out, **tiny.RUN, **tiny.SIZES)
+    shutil.rmtree(out / "checkpoints")
+    before = {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
+    with pytest.raises(dr_q.ConfigError, match="finished at step 120 and has no checkpoints: it cannot go on"):
+        dr_q.train(toys.Walk, resume=out, steps=200)
+    assert before == {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
 
 
 def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):

@@ -179,6 +179,9 @@ def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(
 def test_the_number_of_seeds_counts_more_than_the_task():
     assert nearest("dmc/humanoid-run", 10) == ("dmc/humanoid-run", 10, 2_350.0)
     assert nearest("dmc/humanoid-run", 1) == ("dmc/cheetah-run", 1, 510.0)
+    assert nearest("dmc/humanoid-stand", 10) == ("dmc/humanoid-walk", 10, 2_063.0)  # the same robot, the slower
+    assert nearest("dmc/dog-run", 10) == ("dmc/humanoid-walk", 10, 2_063.0)  # the same suite
+    assert nearest("dmc/walker-run", 10) == ("dmc/cheetah-run", 10, 2_737.0)
     assert nearest("hbench/h1hand-walk-v0", 10) == ("hbench/h1-walk-v0", 10, 1_533.0)
     assert nearest("module:id", 10) is None
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from dr_q.paper import published_score
 from dr_q.report.results import RunRecord
+from dr_q.report.statistics import means
 
 _STYLES = ("-", "--", "-.", ":")
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
@@ -66,5 +67,6 @@ def _summary(run: RunRecord) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     curves = [dict(points) for points in run.evaluations.values()]
     steps = sorted(set.intersection(*(set(curve) for curve in curves)))
     values = np.array([[curve[step] for step in steps] for curve in curves])
-    half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(curves)) if len(curves) > 1 else np.zeros(len(steps))
+    found = means(values)
+    half = np.nan_to_num([estimate.high - estimate.value for estimate in found])  # none of fewer than 3 seeds
     return np.array(steps), values.mean(axis=0), half, len(curves)

@@ -8,6 +8,7 @@ import gymnasium
 
 from dr_q.agent import ConfigError
 from dr_q.report import read_run
+from dr_q.run.checkpoint import Checkpoints
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.loop import Options, Outcome
 from dr_q.run.loop import train as run_loop
@@ -70,9 +71,16 @@ def train(
 def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None, steps: int | None) -> Settings:
     """A run's own settings, with more steps if they are given."""
     try:
-        record = read_run(folder).info["settings"]
+        info = read_run(folder).info
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    # A run that was killed before its first checkpoint says 0 and may begin again; any other would lose its results.
+    if info["agent_steps"] > 0 and not Checkpoints(folder, info["seeds"], 1).steps():
+        raise ConfigError(
+            f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
+            "go on; start a new run with another --out"
+        )
+    record = info["settings"]
     chosen = Settings.from_json(record, task if callable(task) else None)
     if steps is not None and steps < chosen.steps:
         raise ConfigError(f"--steps may only grow on resume: the run in {folder} has {chosen.steps}, got {steps}")

@@ -61,14 +61,18 @@ def _card(
     last = _evaluation(path, seed, steps)
     known, published = paper_tasks().get(task), published_score(task)
     chosen = ""
-    if seed == record["best_seed"] and len(record["seeds"]) > 1:
-        chosen = f" Its last evaluation was the best of {len(record['seeds'])} seeds: it says little about the others."
+    of_seeds = {int(s): float(x) for s, x in record.get("returns", {}).items()}
+    if of_seeds and of_seeds[seed] == max(of_seeds.values()) and len(of_seeds) > 1:
+        chosen = f" Its last evaluation was the best of {len(of_seeds)} seeds: it says little about the others."
     rows = []
     if last is not None:
         rows.append(
             f"| evaluated while training, {last.more['episodes']} episodes | "
             f"{last.score:.1f} +- {float(last.more['return_std']):.1f} |"
         )
+    if len(of_seeds) > 1:
+        average = sum(of_seeds.values()) / len(of_seeds)
+        rows.append(f"| mean of all {len(of_seeds)} seeds of the run, then | {average:.1f} |")
     if returns is not None:
         rows.append(f"| this file, {len(returns)} fresh episodes | {returns.mean():.1f} +- {returns.std():.1f} |")
     if known is not None and published is not None:

@@ -50,6 +50,8 @@ class Policy:
         """Dimensions of noise its observations end in."""
         self.agent_steps: int = record["agent_steps"]
         """Agent steps it was trained for."""
+        self.returns: dict[int, float] = {int(s): float(x) for s, x in record.get("returns", {}).items()}
+        """Of the last evaluation of every seed of its run."""
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """The action for one observation, or actions for a batch of them, in the environment's units."""

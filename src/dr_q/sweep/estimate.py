@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dr_q.agent import ConfigError
 from dr_q.envs import EnvSpec, TaskError, make_env
+from dr_q.paper import paper_tasks
 from dr_q.report.results import RunRecord, run_timing
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
@@ -120,12 +121,26 @@ def wall_hours(hours: list[float], devices: int) -> float:
 
 
 def nearest(task: str, seeds: int) -> Measured | None:
-    """What was measured most like this: of its family, with the nearest number of seeds, of the task itself if it can.
+    """What was measured most like this, of its family: with the nearest number of seeds, then the task, robot or suite.
 
-    Seeds come first: one seed has a fifth of the throughput of ten, and tasks of a family differ by far less.
+    Seeds come first: one seed has a fifth of the throughput of ten, and tasks of a family differ by far less. Of
+    several the slowest: hours should not turn out to be more.
     """
-    rows = [row for row in MEASURED if row.task.partition("/")[0] == task.partition("/")[0]]
-    return min(rows, key=lambda row: (abs(row.seeds - seeds), row.task != task), default=None)
+    family, robot, suite = _kinds(task)
+
+    def unlike(row: Measured) -> tuple[int, bool, bool, bool, float]:
+        _, its_robot, its_suite = _kinds(row.task)
+        differs = (row.task != task, its_robot != robot, its_suite != suite)
+        return (abs(row.seeds - seeds), *differs, row.seed_steps_per_s)
+
+    return min((row for row in MEASURED if _kinds(row.task)[0] == family), key=unlike, default=None)
+
+
+def _kinds(task: str) -> tuple[str, str, str]:
+    """Family, robot and suite."""
+    family, _, name = task.partition("/")
+    known = paper_tasks().get(task)
+    return family, name.partition("-")[0], known.suite if known else ""
 
 
 def _throughput(
