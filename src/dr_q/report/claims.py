@@ -13,7 +13,7 @@ from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.compare import compare
 from dr_q.report.content import verdict
 from dr_q.report.results import Result
-from dr_q.report.statistics import FEWEST_SEEDS, Estimate, final_scores, mean, means
+from dr_q.report.statistics import FEWEST_SEEDS, Estimate, mean, means, scores_in_budget
 from dr_q.report.style import style
 
 LITTLE = 0.1
@@ -97,9 +97,7 @@ def judge_published(results: Iterable[Result], task: str, preset: str = "dr.q") 
     says = "the printed score is reached"
     mine = [r for r in results if r.task == task and r.preset == preset]
     known = paper_tasks().get(task)
-    scores, steps = final_scores(mine, known.agent_steps if known else None)
-    if not scores:  # every common step lies behind the budget
-        scores, steps = final_scores(mine)
+    scores, steps = scores_in_budget(mine, known.agent_steps if known else None)
     printed = published_score(task)
     if task not in scores or printed is None or known is None:
         why = "no results yet" if printed else "the paper prints no score of it"

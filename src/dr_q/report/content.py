@@ -18,7 +18,7 @@ from dr_q.paper import (
 )
 from dr_q.report.compare import Comparison, compare
 from dr_q.report.results import Result, RunRecord, preset_of, run_timing
-from dr_q.report.statistics import Estimate, Scores, aggregates, final_scores, mean, means, normalised, profile
+from dr_q.report.statistics import Estimate, Scores, aggregates, mean, means, normalised, profile, scores_in_budget
 
 VERDICT_SEEDS = 5
 """Under which no verdict is given."""
@@ -263,9 +263,7 @@ class _Final(NamedTuple):
     def of(curve: Curve, results: list[Result]) -> "_Final":
         known = paper_tasks().get(curve.task)
         budget = known.agent_steps if known else None
-        scores, steps = final_scores(results, budget)
-        if not scores:  # every common step lies behind the budget
-            scores, steps = final_scores(results)
+        scores, steps = scores_in_budget(results, budget)
         found = scores[curve.task]
         return _Final(curve.task, curve.preset, steps[curve.task], budget, found, mean(found.values()))
 

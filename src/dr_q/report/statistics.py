@@ -60,6 +60,12 @@ def final_scores(results: Iterable[Result], at: int | None = None) -> tuple[Scor
     return scores, steps
 
 
+def scores_in_budget(results: Sequence[Result], budget: int | None) -> tuple[Scores, dict[str, int]]:
+    """`final_scores` up to the paper's budget; where all common steps lie behind it, the last."""
+    scores, steps = final_scores(results, budget)
+    return (scores, steps) if scores else final_scores(results)
+
+
 def normalised(scores: Scores) -> Scores:
     """Scores as the paper normalises them; only the paper's tasks can be."""
     tasks = paper_tasks()

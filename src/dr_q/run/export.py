@@ -112,7 +112,7 @@ def _card(
         "",
         "## Limits",
         "Made for this task, its observations and its simulator; other versions of the physics may give other",
-        "returns. No noise, no other start states and no other goals were tried. Not for machines that move.",
+        "returns. Noise, starts that the task does not make and other goals were not tried. Not for real robots.",
         "",
     ]
     return "\n".join(lines)
