@@ -3,9 +3,9 @@
     python results/make.py                                  # or: make results
     python results/make.py --authors PATH/curves_drq.csv    # compare with the authors' seeds anew first
 
-A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/. Writes evaluations.csv, the tables
-between the markers of docs/results.md, and docs/results/*.png. The authors' seeds are not in this repository;
-comparison.csv holds what the comparison with them gave.
+A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/; a shorter run of the same task and
+preset under repeats/. Writes evaluations.csv, the tables between the markers of docs/results.md, and
+docs/results/*.png. The authors' seeds are not in this repository; comparison.csv holds what comparing with them gave.
 """
 
 import csv
@@ -109,7 +109,8 @@ def main() -> int:
     draw_curves(results, compared, pictures / "curves.png")
     draw_differences(compared, pictures / "differences.png")
     page = arguments.out / "results.md"
-    page.write_text(fill(page.read_text(), tables(runs, results, compared)))
+    sections = tables(runs, results, compared) | {"repeats": repeats_table(read_results([HERE / "repeats"]), results)}
+    page.write_text(fill(page.read_text(), sections))
     print(page)
     return 0
 
@@ -239,6 +240,18 @@ def ablation_rows(results: list[Result]) -> Iterator[tuple[str, ...]]:
 
 def mean_and_sd(values: list[float]) -> str:
     return f"{np.mean(values):.1f} +- {np.std(values, ddof=1) if values[1:] else np.nan:.1f} ({len(values)})"
+
+
+def repeats_table(repeats: list[Result], results: list[Result]) -> str:
+    """Runs that were made twice, beside those that the comparison takes."""
+    places = sorted({(r.task, r.preset, r.agent_steps) for r in repeats if r.agent_steps > 0})
+    return markdown(
+        ("task", "agent steps", "in the comparison", "the other run"),
+        (
+            (f"`{task}`", f"{steps:,}", *(mean_and_sd(scores(x, task, preset, steps)) for x in (results, repeats)))
+            for task, preset, steps in places
+        ),
+    )
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:

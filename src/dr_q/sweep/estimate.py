@@ -31,6 +31,7 @@ MEASURED = (
     Measured("dmc/humanoid-run", 10, 2_350.0),
     Measured("dmc/humanoid-walk", 10, 2_063.0),
     Measured("gym/Hopper-v4", 10, 2_438.0),
+    Measured("gym/Ant-v4", 10, 1_963.0),
     Measured("hbench/h1-walk-v0", 10, 1_533.0),
     Measured("dmc-visual/walker-run", 5, 191.0),
 )
