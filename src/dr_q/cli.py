@@ -6,6 +6,7 @@ import difflib
 import inspect
 import json
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +23,8 @@ from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY
 
 USAGE_ERROR = 2
 FAILURE = 1
+INTERRUPTED = 130
+CLOSED_PIPE = 141
 
 
 def _optional(kind: Any, metavar: str, help_text: str | None = None) -> Any:
@@ -317,7 +320,7 @@ def comparison(task: str, score: float, episodes: int, of_seeds: list[float]) ->
 
 @dataclasses.dataclass
 class Video:
-    """Record one episode of a trained policy as an MP4."""
+    """Record one episode of a trained policy as an MP4 that plays as fast as the simulated time."""
 
     run_folder: tyro.conf.Positional[Path]
     """A run's folder, or a policy folder."""
@@ -331,9 +334,10 @@ class Video:
         from dr_q.run.watch import record_video
 
         out = self.out or self.run_folder / "video.mp4"
-        policy, total = record_video(self.run_folder, out, self.seed)
-        chosen = f"seed {policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
-        print(f"{out}: {policy.task}, {chosen}, return {total:.1f}")
+        done = record_video(self.run_folder, out, self.seed, _say)
+        chosen = f"seed {done.policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
+        length = f"{done.frames / done.frames_per_second:.1f} s at {done.frames_per_second:.3g} frames/s"
+        print(f"{out}: {done.policy.task}, {chosen}, return {done.total:.1f}, {length}")
         return 0
 
 
@@ -1049,7 +1053,32 @@ _COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; bad input gives one line and exit code 2."""
+    """Run one command; bad input gives one line and exit code 2, signals and closed pipes no traceback."""
+    try:
+        try:
+            return _run_command(arguments)
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("dr-q: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        if not _reader_left():
+            raise
+        return CLOSED_PIPE
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads the standard output any more (`dr-q ... | head`); it is silent from then on."""
+    try:
+        print(flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _run_command(arguments: list[str] | None) -> int:
     command: Any = tyro.extras.subcommand_cli_from_dict(
         _COMMANDS,  # pyright: ignore[reportArgumentType]
         prog="dr-q",

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
-from dr_q.run.watch import evaluate_policy
+from dr_q.run.watch import evaluate_policy, frame_schedule
 from tests.envs import toys
 from tests.run import tiny
 
@@ -122,8 +124,10 @@ def test_train_eval_plot_on_each_family(task, tmp_path, capsys):
 
 def test_video_of_a_policy(tmp_path, capsys):
     out = tmp_path / "run"
-    assert main(["train", "dmc/cartpole-swingup", "--out", str(out), *tiny.flags()]) == 0
+    assert main(["train", "gym/Hopper-v4", "--out", str(out), *tiny.flags()]) == 0
     assert main(["video", str(out)]) == 0
+    seconds, rate = map(float, re.findall(r"([0-9.]+) s at ([0-9.]+) frames/s", capsys.readouterr().out)[0])
+    assert rate == pytest.approx(125 / 3, abs=0.1)  # of 125 steps a second every third is shown
     video = out / "video.mp4"
     assert b"ftyp" in video.read_bytes()[:16]
     import imageio_ffmpeg
@@ -135,9 +139,37 @@ def test_video_of_a_policy(tmp_path, capsys):
         check=True,
     ).stdout
     frames = np.frombuffer(raw, np.uint8).reshape(-1, 480, 480, 3)
-    assert len(frames) == 501
+    assert len(frames) == pytest.approx(seconds * rate, abs=3)
+    assert len(frames) > 3
     assert frames[0].std() > 5
-    assert not np.array_equal(frames[0], frames[100])
+    assert not np.array_equal(frames[0], frames[-1])
+
+
+@pytest.mark.parametrize(
+    ("task", "every", "rate"),
+    [("gym/Hopper-v4", 3, 125 / 3), ("gym/Ant-v4", 1, 20), ("dmc/cheetah-run", 1, 50), ("dmc/humanoid-walk", 1, 20)],
+)
+def test_a_video_plays_in_simulated_time(task, every, rate):
+    env = make_env(task)
+    assert frame_schedule(env.spec.step_seconds) == (every, pytest.approx(rate))
+    env.close()
+    assert frame_schedule(None) == (1, 30)
+    assert frame_schedule(1 / 60) == (1, pytest.approx(60))
+
+
+def test_a_reader_that_leaves_gets_no_traceback():
+    with subprocess.Popen([DR_Q, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 141
+
+
+def test_an_interrupted_command_gives_one_line(monkeypatch, capsys):
+    monkeypatch.setattr("dr_q.cli.Version.run", lambda _: signal.raise_signal(signal.SIGINT))
+    assert main(["version"]) == 130
+    assert capsys.readouterr().err == "dr-q: interrupted\n"
 
 
 def test_several_seeds_through_the_installed_command(tmp_path):

@@ -42,6 +42,7 @@ class DmcEnv:
             action_repeat=ACTION_REPEAT,
             episode_length=EPISODE_FRAMES // ACTION_REPEAT,
             can_terminate=False,
+            step_seconds=ACTION_REPEAT * float(self._env.control_timestep()),
         )
 
     def reset(self, seed: int) -> np.ndarray:

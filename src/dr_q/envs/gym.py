@@ -40,6 +40,7 @@ class GymEnv:
             action_high=tuple(map(float, high)),
             history=STACKED_FRAMES if image else 1,
             episode_length=_episode_length(self._env),
+            step_seconds=_step_seconds(self._env),
         )
 
     def reset(self, seed: int) -> np.ndarray:
@@ -148,3 +149,9 @@ def _vector_size(space: spaces.Space, name: str) -> int:
 def _episode_length(env: gymnasium.Env) -> int | None:
     spec = getattr(env, "spec", None)
     return None if spec is None else spec.max_episode_steps
+
+
+def _step_seconds(env: gymnasium.Env) -> float | None:
+    """By the rate at which Gymnasium's convention shows every step in real time."""
+    rate = env.metadata.get("render_fps")
+    return 1 / rate if isinstance(rate, int | float) and rate > 0 else None

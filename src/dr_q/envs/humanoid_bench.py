@@ -208,4 +208,5 @@ def _spec_of(env: gym.Env) -> EnvSpec:
         action_repeat=ACTION_REPEAT,
         episode_length=env.spec.max_episode_steps // ACTION_REPEAT,
         can_terminate=True,
+        step_seconds=ACTION_REPEAT * float(env.unwrapped.dt),  # pyright: ignore[reportAttributeAccessIssue]
     )

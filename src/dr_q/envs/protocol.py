@@ -28,6 +28,8 @@ class EnvSpec:
     """Agent steps after which an episode is truncated, where that is known."""
     can_terminate: bool = True
     """Whether an episode may end before `episode_length`."""
+    step_seconds: float | None = None
+    """Simulated time of an agent step, where that is known."""
 
     @property
     def pixels(self) -> bool:

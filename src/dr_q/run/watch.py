@@ -1,10 +1,12 @@
 """Looking at a trained policy: more evaluation episodes, and a video."""
 
 import contextlib
+import math
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -13,7 +15,9 @@ from dr_q.envs import Env, make_env, stream_seed
 from dr_q.run.policy import Policy, load
 
 VIDEO_SIZE = (480, 480)
-FRAMES_PER_SECOND = 30
+MOST_FRAMES_PER_SECOND = 60
+UNKNOWN_FRAMES_PER_SECOND = 30.0
+SECONDS_BETWEEN_LINES = 10
 
 
 def environment_of(policy: Policy, render: bool = False) -> Env:
@@ -57,37 +61,69 @@ def _episode(env: Env, seed: int, act: Callable[[np.ndarray], np.ndarray]) -> fl
     return total
 
 
-def record_video(path: Path, out: Path, seed: int | None, size: tuple[int, int] = VIDEO_SIZE) -> tuple[Policy, float]:
-    """One episode of a saved policy as an MP4; the policy and the episode's return."""
+class Recorded(NamedTuple):
+    """What a video shows."""
+
+    policy: Policy
+    total: float
+    """The episode's return."""
+    frames: int
+    frames_per_second: float
+
+
+def frame_schedule(step_seconds: float | None) -> tuple[int, float]:
+    """Agent steps for each picture and pictures a second, so that simulated time passes as real time does."""
+    if step_seconds is None:
+        return 1, UNKNOWN_FRAMES_PER_SECOND
+    every = math.ceil(round(1 / step_seconds / MOST_FRAMES_PER_SECOND, 6))
+    return every, 1 / (step_seconds * every)
+
+
+def record_video(
+    path: Path,
+    out: Path,
+    seed: int | None,
+    say: Callable[[str], None] = lambda _: None,
+    size: tuple[int, int] = VIDEO_SIZE,
+) -> Recorded:
+    """One episode of a saved policy as an MP4, in real time; `say` gets a line of progress now and then."""
     try:
         import imageio_ffmpeg
     except ImportError as error:
         raise ConfigError("a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'") from error
     policy = load(path, seed)
     env = environment_of(policy, render=True)
-    total, running = 0.0, True
+    every, rate = frame_schedule(env.spec.step_seconds)
+    most = "" if env.spec.episode_length is None else f" of {env.spec.episode_length:,} at most"
+    total, running, steps, frames, said = 0.0, True, 0, 1, time.monotonic()
     try:
         obs = env.reset(stream_seed(policy.seed, "video", policy.agent_steps))
         frame = env.render(size)
         out.parent.mkdir(parents=True, exist_ok=True)
-        with _encoder(imageio_ffmpeg.get_ffmpeg_exe(), out, frame.shape[1], frame.shape[0]) as pipe:
+        with _encoder(imageio_ffmpeg.get_ffmpeg_exe(), out, frame.shape[1], frame.shape[0], rate) as pipe:
             pipe.write(frame.tobytes())
             while running:
                 step = env.step(policy.act_unit(obs))
                 obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
-                pipe.write(env.render(size).tobytes())
+                steps += 1
+                if steps % every == 0 or not running:
+                    pipe.write(env.render(size).tobytes())
+                    frames += 1
+                if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+                    said = time.monotonic()
+                    say(f"agent step {steps:,}{most}, return so far {total:.1f}")
     finally:
         env.close()
-    return policy, total
+    return Recorded(policy, total, frames, rate)
 
 
 @contextlib.contextmanager
-def _encoder(ffmpeg: str, out: Path, width: int, height: int) -> Iterator[IO[bytes]]:
+def _encoder(ffmpeg: str, out: Path, width: int, height: int, rate: float) -> Iterator[IO[bytes]]:
     """A pipe of raw RGB frames into an MP4.
 
     imageio_ffmpeg's own writer forks with a hook, which must not happen in a process that uses jax.
     """
-    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(FRAMES_PER_SECOND), "-i", "-"]
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}", "-i", "-"]
     target = ["-an", "-vcodec", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(out)]
     command = [ffmpeg, "-y", "-loglevel", "error", *source, *target]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
