@@ -231,10 +231,9 @@ class Sweep:
         )
         options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
         if self.dry_run:
-            import jax
-
-            jax.config.update("jax_platforms", "cpu")  # sizes are computed; no device is needed
-            return self._dry_run(sweep.estimate(spec, self.out, options, self.throughput))
+            _without_devices()
+            _print_estimate(sweep.estimate(spec, self.out, options, self.throughput))
+            return 0
         if self.slurm is not None:
             sweep.write_slurm(spec, self.out, options, self.slurm)
             print(f"{self.slurm}: submit it with sbatch {self.slurm}")
@@ -251,27 +250,33 @@ class Sweep:
             return 128 + stopped.signal
         return 0
 
-    @staticmethod
-    def _dry_run(found: Any) -> int:
-        columns = ("task", "preset", "seeds", "done", "to do", "memory", "seed-steps/s", "hours", "measured on")
-        table = Table(*columns, box=None, pad_edge=False)
-        for planned in found.jobs:
-            settings = planned.job.settings
-            table.add_row(
-                planned.job.task,
-                planned.job.preset,
-                str(settings.seeds),
-                f"{planned.done:,}",
-                f"{planned.remaining:,}",
-                "unknown" if planned.size is None else f"{planned.size / 2**30:.2f} GiB",
-                "unknown" if planned.rate is None else f"{planned.rate:,.0f}",
-                "unknown" if planned.hours is None else f"{planned.hours:.2f}",
-                planned.source,
-            )
-        Console(width=None if sys.stdout.isatty() else 200).print(table)
-        for line in (*found.missing, *found.sentences()):
-            print(line)
-        return 0
+
+def _without_devices() -> None:
+    """Sizes are computed; no device is needed."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+
+
+def _print_estimate(found: Any) -> None:
+    columns = ("task", "preset", "seeds", "done", "to do", "memory", "seed-steps/s", "hours", "measured on")
+    table = Table(*columns, box=None, pad_edge=False)
+    for planned in found.jobs:
+        settings = planned.job.settings
+        table.add_row(
+            planned.job.task,
+            planned.job.preset + (f"+noise{settings.noise_dims}" if settings.noise_dims else ""),
+            str(settings.seeds),
+            f"{planned.done:,}",
+            f"{planned.remaining:,}",
+            "unknown" if planned.size is None else f"{planned.size / 2**30:.2f} GiB",
+            "unknown" if planned.rate is None else f"{planned.rate:,.0f}",
+            "unknown" if planned.hours is None else f"{planned.hours:.2f}",
+            planned.source,
+        )
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    for line in (*found.missing, *found.sentences()):
+        print(line)
 
 
 @dataclasses.dataclass
@@ -590,10 +595,14 @@ class RunExperiment:
     """CPUs of a job. [with a GPU one for each seed and 2, else its share of the machine]"""
     retries: int = 3
     """How often a job whose worker was lost is started again from its checkpoint."""
+    dry_run: bool = False
+    """Print jobs, memory and an estimate of the hours; start nothing."""
+    throughput: _optional(float, "X") = None  # pyright: ignore
+    """Seed-steps/s of one job for the estimate, as dr-q bench measures. [its own runs; else those of an H200]"""
     algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
 
     def run(self) -> int:
-        """Train, draw, judge."""
+        """Train, draw, judge; or say what it would take."""
         from dr_q import sweep
         from dr_q.sweep import experiments
 
@@ -615,6 +624,10 @@ class RunExperiment:
         )
         out = self.out or Path("runs") / f"experiment-{self.name}"
         options = sweep.SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
+        if self.dry_run:
+            _without_devices()
+            _print_estimate(experiments.estimate_experiment(planned, out, options, self.throughput))
+            return 0
         try:
             found = experiments.run_experiment(planned, out, options, _say)
         except sweep.SweepFailed as failed:

@@ -225,3 +225,14 @@ def test_d5_streams_are_independent():
     ]
     assert len(set(seeds)) == len(seeds)
     assert stream_seed(3, "train", 5) == stream_seed(3, "train", 5)
+
+
+def test_the_simulators_of_the_paper_say_nothing_and_leave_nothing(tmp_path, monkeypatch, capfd, recwarn):
+    monkeypatch.chdir(tmp_path)
+    for task in ("gym/HalfCheetah-v4", "gym/Humanoid-v4", "dmc/humanoid-run", "dmc/quadruped-run"):
+        env = make_env(task)
+        env.reset(0)
+        env.close()
+    assert capfd.readouterr() == ("", "")
+    assert [str(w.message) for w in recwarn] == []
+    assert list(tmp_path.iterdir()) == []

@@ -256,6 +256,17 @@ def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, m
     assert not list(tmp_path.iterdir()), "nothing may be left behind"
 
 
+def test_a_dry_run_counts_every_sweep_and_starts_nothing(tmp_path, capsys):
+    out = tmp_path / "noise"
+    assert main(["experiment", "run", "noise", "--tasks", "dmc/hopper-stand", "--out", str(out), "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    presets = [line.split()[1] for line in text.splitlines() if line.startswith("dmc/hopper-stand")]
+    assert presets == ["dr.q", "mr.q", "dr.q+noise50", "mr.q+noise50"]
+    assert "4 jobs, 0 finished" in text
+    assert "2.0 GPU hours in total" in text  # 4 x 10 x 500,000 at 2,737 seed-steps/s
+    assert not out.exists()
+
+
 def test_the_list_names_all(capsys):
     assert main(["experiment", "list"]) == 0
     text = capsys.readouterr().out

@@ -1,12 +1,14 @@
 """Any Gymnasium environment with a finite Box of actions."""
 
 import contextlib
+import sys
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium import spaces
 
@@ -83,7 +85,7 @@ def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
     """A registered environment, `module:Id` included; errors say what to do."""
     drawing: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
     choose_backend()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _known_to_mujoco():
         # The paper's Gym tasks are the v4 ones, which Gymnasium keeps and calls out of date.
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date.*", category=DeprecationWarning)
         try:
@@ -95,6 +97,23 @@ def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
     if render:
         _follow(env)
     return env
+
+
+@contextlib.contextmanager
+def _known_to_mujoco() -> Iterator[None]:
+    """Silence what MuJoCo says of HalfCheetah's model; it would also leave a file MUJOCO_LOG.TXT behind."""
+    handlers: Any = mujoco  # the bindings' stubs lack these two
+    before = handlers.get_mju_user_warning()
+
+    def hear(message: str) -> None:
+        if "settotalmass" not in message:
+            print(f"mujoco: {message}", file=sys.stderr)
+
+    handlers.set_mju_user_warning(hear)
+    try:
+        yield
+    finally:
+        handlers.set_mju_user_warning(before)
 
 
 def _follow(env: gymnasium.Env) -> None:

@@ -23,6 +23,7 @@ from dr_q.report.claims import (
 )
 from dr_q.report.statistics import FEWEST_SEEDS, difference
 from dr_q.sweep.driver import run_sweep
+from dr_q.sweep.estimate import Estimate, estimate
 from dr_q.sweep.spec import SweepOptions, SweepSpec
 
 SEEDS = 10
@@ -238,6 +239,13 @@ def plan(
         )
         sweeps.append((f"runs-noise{noise}" if noise else "runs", spec))
     return Plan(experiment, sweeps)
+
+
+def estimate_experiment(planned: Plan, out: Path, options: SweepOptions, throughput: float | None = None) -> Estimate:
+    """What all its sweeps would take together. Nothing is started."""
+    found = [estimate(spec, out / name, options, throughput) for name, spec in planned.sweeps]
+    missing = dict.fromkeys(line for part in found for line in part.missing)
+    return found[0]._replace(jobs=[job for part in found for job in part.jobs], missing=list(missing))
 
 
 def run_experiment(
