@@ -1,7 +1,7 @@
 """Everything in docs/results.md, from the runs in this folder.
 
     python results/make.py                                  # or: make results
-    python results/make.py --authors PATH/curves_drq.csv    # compare with the authors' seeds anew first
+    python results/make.py --authors PATH/results/drq.csv   # compare with the authors' seeds anew first
 
 A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/; a shorter run of the same task and
 preset under repeats/. Writes evaluations.csv, the tables between the markers of docs/results.md, and
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tyro
 
+from dr_q.agent import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
@@ -92,13 +93,21 @@ class Arguments:
     """What to make."""
 
     authors: Path | None = None
-    """The authors' seeds: env_id, seed, agent_step, value."""
+    """The authors' seeds: results/drq.csv of their repository."""
     out: Path = DOCS
     """Where results.md is, and its pictures go."""
 
 
 def main() -> int:
     arguments = tyro.cli(Arguments, description=__doc__)
+    try:
+        return make(arguments)
+    except (ConfigError, OSError) as error:
+        print(f"results/make.py: {error}", file=sys.stderr)
+        return 2
+
+
+def make(arguments: Arguments) -> int:
     results = read_results([HERE / "runs"])
     write_results(results, HERE / "evaluations.csv")
     if arguments.authors is not None:
@@ -128,17 +137,14 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
 
     Of fewer than 3 seeds nothing can be said.
     """
-    theirs: dict[tuple[str, int], list[float]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            theirs.setdefault((row["env_id"], int(row["agent_step"])), []).append(float(row["value"]))
+    theirs = authors_seeds(path)
     rows = []
     ours = sorted({(r.agent_steps, r.task) for r in results if r.preset == COMPARED and r.agent_steps > 0})
     for steps in sorted({steps for steps, _ in ours}):
         at_step = [
-            (task, scores(results, task, COMPARED, steps), theirs[authors_name(task), steps])
+            (task, scores(results, task, COMPARED, steps), theirs[task, steps])
             for s, task in ours
-            if s == steps and (authors_name(task), steps) in theirs
+            if s == steps and (task, steps) in theirs
         ]
         at_step = [(task, a, b) for task, a, b in at_step if len(a) >= FEWEST_SEEDS]
         chances = [difference_p(a, b) for _, a, b in at_step]
@@ -149,9 +155,31 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
     return rows
 
 
+def authors_seeds(path: Path) -> dict[tuple[str, int], list[float]]:
+    """Scores by task and agent steps: of the authors' own file, which counts frames, or of one with agent steps."""
+    tasks = {authors_name(task): info for task, info in paper_tasks().items()}
+    found: dict[tuple[str, int], list[float]] = {}
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        columns = set(reader.fieldnames or ())
+        in_frames = {"env_name", "env_step", "value"} <= columns
+        if not in_frames and not {"env_id", "agent_step", "value"} <= columns:
+            raise ConfigError(
+                f"{path} has the columns {', '.join(sorted(columns))}; expected env_name, env_step, value "
+                "(results/drq.csv of the authors' repository) or env_id, agent_step, value"
+            )
+        for row in reader:
+            info = tasks.get((row["env_name"] if in_frames else row["env_id"]).replace("-", "_"))
+            if info is None:
+                continue
+            steps = int(row["env_step"]) // info.action_repeat if in_frames else int(row["agent_step"])
+            found.setdefault((info.name, steps), []).append(float(row["value"]))
+    return found
+
+
 def authors_name(task: str) -> str:
     family, _, name = task.partition("/")
-    return f"visual-{name}" if family == "dmc-visual" else name
+    return (f"visual-{name}" if family == "dmc-visual" else name).replace("-", "_")
 
 
 def write_comparison(rows: list[Compared]) -> None:

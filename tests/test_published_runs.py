@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from scipy import stats
 
 import dr_q
+from dr_q.agent import ConfigError
 from dr_q.report import Result, read_results
 from dr_q.run.watch import evaluate_policy
 
@@ -96,6 +97,20 @@ def test_too_few_seeds_are_not_compared(tmp_path):
     (row,) = script().compare_with(results, tmp_path / "authors.csv")
     assert (row.ours, row.authors, row.difference, row.verdict()) == (54.5, 104.5, -50.0, "**below**")
     assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
+
+
+def test_the_authors_own_file_counts_frames(tmp_path, capsys):
+    rows = ["visual_walker_run,0,50000,1.5", "walker_run,0,50000,2.5", "Ant_v4,0,25000,3.5", "h1hand_cabinet_v0,0,0,9"]
+    file = tmp_path / "drq.csv"
+    file.write_text("\n".join(["env_name,seed,env_step,value", *rows]) + "\n")
+    assert script().authors_seeds(file) == {
+        ("dmc-visual/walker-run", 25_000): [1.5],
+        ("dmc/walker-run", 25_000): [2.5],
+        ("gym/Ant-v4", 25_000): [3.5],
+    }
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(ConfigError, match="columns a, b; expected env_name"):
+        script().authors_seeds(file)
 
 
 def test_ablations_are_compared_at_the_last_step_of_both():
