@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from scipy import stats
 
 import dr_q
 from dr_q.agent import ConfigError
+from dr_q.cli import main
 from dr_q.report import Result, read_results
 from dr_q.run.watch import evaluate_policy
 
@@ -135,3 +137,25 @@ def test_what_is_missing_is_listed():
     assert ("gym/Hopper-v4", "dr.q", 10, 100_000, 0) in module.missing(without)
     for wanted in missing:
         assert module.missing_row(wanted)[1] in (ROOT / "docs" / "results.md").read_text()
+
+
+def test_a_folder_of_runs_is_drawn_by_task(tmp_path, capsys):
+    """One panel for each task; runs of one task in the same."""
+    from dr_q.report import curves
+
+    drawn: dict[str, list[str]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        draw = curves._draw_task  # pyright: ignore[reportPrivateUsage]
+
+        def watch(panel: Any, task: str, runs: Any) -> None:
+            draw(panel, task, runs)
+            drawn[task] = [text.get_text() for text in panel.get_legend().get_texts()]
+
+        patch.setattr(curves, "_draw_task", watch)
+        out = tmp_path / "curves.png"
+        assert main(["plot", str(RESULTS / "runs"), str(RESULTS / "repeats"), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert set(drawn) == {r.task for r in read_results([RESULTS / "runs"])}
+    assert drawn["gym/Ant-v4"] == ["dr.q, runs/ant-v4 (10 seeds)", "dr.q, repeats/ant-v4 (10 seeds)"]
+    assert drawn["gym/Hopper-v4"] == ["dr.q (10 seeds)"]
+    assert out.read_bytes().startswith(b"\x89PNG")

@@ -377,18 +377,18 @@ class Plot:
     """Draw learning curves of runs, with 95% intervals over seeds, as a PNG."""
 
     run_folders: tyro.conf.Positional[list[Path]]
-    """Runs to draw together."""
+    """Runs and folders of runs to draw together, a panel for each task."""
     out: Path = Path("curves.png")
     """Where to write it."""
 
     def run(self) -> int:
         """Draw."""
-        from dr_q.report import plot_curves, read_run
+        from dr_q.report import plot_curves, read_run, run_folders
 
         if not self.run_folders:
             raise ConfigError("no run given; name one or more folders of dr-q train")
         try:
-            plot_curves([read_run(folder) for folder in self.run_folders], self.out)
+            plot_curves([read_run(run) for folder in self.run_folders for run in run_folders(folder)], self.out)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         except ImportError as error:

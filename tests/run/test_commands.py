@@ -33,6 +33,7 @@ def check_run(out: Path, task: str, seeds: list[int]) -> None:
     assert info["settings"]["task"] == task
     assert info["settings"]["config"]["batch_size"] == 16
     assert info["versions"]["jax"]
+    assert re.fullmatch("[0-9a-f]{12}", info["versions"]["source"])
     evals = rows(out / "evals.csv")
     assert list(evals[0]) == [
         "seed",
@@ -246,7 +247,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["train", "gym/CartPole-v1"], "CartPole-v1 has Discrete actions; DR.Q needs a Box"),
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["eval", "nowhere"], "no policy in nowhere"),
-        (["plot", "nowhere"], "nowhere is not a run"),
+        (["plot", "nowhere"], "nowhere is not there; give a run"),
         (["tasks", "atari"], "unknown suite 'atari'"),
         (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         (["bench", "--steps", "0"], "steps must be at least 1, got 0"),

@@ -2,62 +2,64 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dr_q.paper import published_score
+from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.results import RunRecord
 from dr_q.report.statistics import means
+from dr_q.report.style import style
 
-_STYLES = ("-", "--", "-.", ":")
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+MOST_COLUMNS = 4
 
 
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
-    """Mean return over seeds with its 95% interval, a line for each run, the published score beside it."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"font.size": 10}):
-        figure = Figure(figsize=(7, 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        tasks = {run.info["settings"]["task"] for run in runs}
-        for i, run in enumerate(runs):
-            steps, mean, half, count = _summary(run)
-            settings = run.info["settings"]
-            name = settings["preset"] if len(tasks) == 1 else f"{settings['task']} {settings['preset']}"
-            colour = _COLOURS[i % len(_COLOURS)]
-            label = f"{name} ({count} seed{'s' if count > 1 else ''})"
-            axes.plot(steps, mean, _STYLES[i % len(_STYLES)], color=colour, label=label, linewidth=1.8)
-            if count > 1:
-                axes.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
-        if len(tasks) == 1:
-            _published_line(axes, next(iter(tasks)))
-            axes.set_title(next(iter(tasks)))
-        axes.set_xlabel("agent steps")
-        axes.set_ylabel("return (mean over seeds, 95% interval)")
-        axes.grid(alpha=0.25, linewidth=0.6)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        axes.legend(frameon=False, loc="best")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+    """Mean return over seeds with its 95% interval, a panel for each task, the published score beside the runs."""
+    by_task: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        by_task.setdefault(run.info["settings"]["task"], []).append(run)
+    columns = min(MOST_COLUMNS, len(by_task))
+    rows = -(-len(by_task) // columns)
+    size = (7.0, 4.4) if len(by_task) == 1 else (3.6 * columns, 2.9 * rows + 0.4)
+    figure, panels = new_figure(*size, rows, columns)
+    for panel in panels[len(by_task) :]:
+        panel.set_visible(False)
+    for panel, (task, of_task) in zip(panels, by_task.items(), strict=False):
+        _draw_task(panel, task, of_task)
+    panels[0].set_ylabel("return", fontsize=8)
+    panels[0].set_xlabel("agent steps", fontsize=8)
+    save_figure(figure, "Return against agent steps: mean over seeds, 95% interval", path)
 
 
-def _published_line(axes, task: str) -> None:
+def _draw_task(panel: Any, task: str, runs: list[RunRecord]) -> None:
+    presets = [run.info["settings"]["preset"] for run in runs]
+    for i, (run, preset) in enumerate(zip(runs, presets, strict=True)):
+        steps, mean, half, count = _summary(run)
+        name = preset if presets.count(preset) == 1 else f"{preset}, {'/'.join(run.folder.parts[-2:])}"
+        label = plain_text(f"{name} ({count} seed{'s' if count > 1 else ''})")
+        panel.plot(steps, mean, **style(i), label=label, linewidth=1.6, markersize=3)
+        if count > 1:
+            panel.fill_between(steps, mean - half, mean + half, color=style(i)["color"], alpha=0.2, linewidth=0)
+    _published_line(panel, task)
+    panel.set_title(plain_text(task), fontsize=8.5, loc="left")
+    panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
+    panel.legend(frameon=False, loc="best", fontsize=7)
+
+
+def _published_line(panel: Any, task: str) -> None:
     score = published_score(task)
     if score is not None:
-        axes.axhline(score.mean, color="0.35", linewidth=1, linestyle=(0, (6, 3)))
-        axes.axhspan(score.low, score.high, color="0.5", alpha=0.12, linewidth=0)
-        axes.annotate(
+        panel.axhline(score.mean, color="0.35", linewidth=1, linestyle=(0, (6, 3)))
+        panel.axhspan(score.low, score.high, color="0.5", alpha=0.12, linewidth=0)
+        panel.annotate(
             f"paper's final score, {score.mean:g}",
             (0.01, score.mean),
             xycoords=("axes fraction", "data"),
             xytext=(0, 3),
             textcoords="offset points",
-            fontsize=8,
+            fontsize=7,
             color="0.3",
         )
 

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import dr_q
 from dr_q.envs import TaskError
+from dr_q.run.source import source_digest
 
 
 class Finding(NamedTuple):
@@ -23,6 +25,7 @@ class Finding(NamedTuple):
 
 def examine() -> Iterator[Finding]:
     """Look at versions, devices, simulators and rendering, one by one."""
+    yield Finding("dr-q", True, f"{dr_q.__version__}, source {source_digest()}")
     yield Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
     for package in ("jax", "equinox", "optax", "safetensors", "gymnasium", "mujoco", "dm-control"):
         yield _package(package)

@@ -20,6 +20,7 @@ from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.plan import Plan
 from dr_q.run.settings import Settings
+from dr_q.run.source import source_digest
 
 EVAL_COLUMNS = Evaluation._fields
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco", "dm-control")
@@ -27,7 +28,7 @@ _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco"
 
 def versions() -> dict[str, str]:
     """What the run ran on."""
-    found = {"dr-q": dr_q.__version__, "python": platform.python_version()}
+    found = {"dr-q": dr_q.__version__, "source": source_digest(), "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
