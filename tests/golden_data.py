@@ -1,12 +1,23 @@
 """The recorded inputs and outputs of the authors' agents, from the folder `DRQ_GOLDEN` (default `tests/golden`)."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 
 FOLDER = Path(os.environ.get("DRQ_GOLDEN", Path(__file__).parent / "golden"))
+
+_IN_FULL = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+"""XLA's defaults, which `make test` lowers."""
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """jax.jit, optimised as a user's programs are."""
+    lowered = "--xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "")
+    return jax.jit(function, compiler_options=_IN_FULL if lowered else None, **options)
 
 
 def files(*patterns: str) -> list[Path]:

@@ -17,12 +17,12 @@ from tests import golden_data
 
 FILES = golden_data.files("drq_*", "mrq_*")
 
-encoder_terms = jax.jit(drq.encoder_terms, static_argnums=0)
-encoder_step = jax.jit(drq.encoder_step, static_argnums=0)
-actor_critic_step = jax.jit(drq.actor_critic_step, static_argnums=0)
+encoder_terms = golden_data.compiled(drq.encoder_terms, static_argnums=0)
+encoder_step = golden_data.compiled(drq.encoder_step, static_argnums=0)
+actor_critic_step = golden_data.compiled(drq.actor_critic_step, static_argnums=0)
 
 
-@jax.jit
+@golden_data.compiled
 def forward(networks: drq.Networks, obs, action):
     z_s = networks.encoder.z_s(obs)
     z_sa = networks.encoder.z_sa(z_s, action)

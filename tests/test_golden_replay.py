@@ -44,7 +44,7 @@ def replayed(path: Path) -> tuple[dict[str, np.ndarray], dict[int, rp.Replay]]:
         fade_decay=config.fade_decay,
         fade_floor=config.fade_floor,
     )
-    add, write = jax.jit(rp.add), jax.jit(rp.write_priority)
+    add, write = golden_data.compiled(rp.add), golden_data.compiled(rp.write_priority)
     replay, found = rp.init(spec), {}
     for t in range(len(arrays["log/reward"])):
         transition = rp.Transition(

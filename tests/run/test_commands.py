@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,10 +82,11 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert error.count("\n") == 1
 
 
-def test_pixels_through_the_command(tmp_path):
-    """Few evaluations: each of their episodes is 500 pictures."""
+def test_pixels_through_the_command(tmp_path, monkeypatch):
+    """With small batches, and few evaluations of short episodes: convolutions and drawing are slow."""
+    monkeypatch.setattr("dr_q.envs.dmc.EPISODE_FRAMES", 100)  # one seed's simulators are in this process
     out = tmp_path / "run"
-    few = tiny.flags(eval_every=tiny.STEPS, eval_episodes=1)
+    few = tiny.flags(batch_size=4, eval_every=tiny.STEPS, eval_episodes=1)
     assert main(["train", "dmc-visual/cartpole-swingup", "--out", str(out), *few]) == 0
     assert [row["agent_steps"] for row in rows(out / "evals.csv")] == ["0", "120"]
     assert dr_q.load(out).act(np.zeros((9, 84, 84), np.uint8)).shape == (1,)
@@ -168,7 +168,10 @@ def test_a_reader_that_leaves_gets_no_traceback():
 
 
 def test_an_interrupted_command_gives_one_line(monkeypatch, capsys):
-    monkeypatch.setattr("dr_q.cli.Version.run", lambda _: signal.raise_signal(signal.SIGINT))
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dr_q.cli.Version.run", interrupted)
     assert main(["version"]) == 130
     assert capsys.readouterr().err == "dr-q: interrupted\n"
 

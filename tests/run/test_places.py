@@ -202,7 +202,7 @@ def test_seeds_spread_over_devices_learn_as_on_one_with_as_many_seeds():
     root = str(Path(__file__).parents[2])
     result = subprocess.run(
         [sys.executable, "-c", TWO_DEVICES.format(root=root)],
-        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        env={**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"},
         capture_output=True,
         text=True,
         check=False,
