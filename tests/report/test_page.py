@@ -42,6 +42,14 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
+def test_aggregates_of_early_scores_say_so(small):
+    """Print beside them is of the end of the budget."""
+    early = [r for r in synthetic_results(SMALL, seeds=6, checkpoints=4) if r.agent_steps < 500_000]
+    notes = build_report(early).table("aggregates").notes
+    assert notes[-1].startswith(f"Not at the paper's budget: 3 tasks ({', '.join(sorted(SMALL))}).")
+    assert not any("Not at the paper's budget" in note for note in small.table("aggregates").notes)
+
+
 def test_aggregates_of_the_papers_means_are_its_printed_means():
     """Of results that are the printed means of DR.Q: one run of every task, at the end of its budget."""
     results = [

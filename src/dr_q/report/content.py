@@ -268,6 +268,10 @@ class _Final(NamedTuple):
         return _Final(curve.task, curve.preset, steps[curve.task], budget, found, mean(found.values()))
 
     @property
+    def at_budget(self) -> bool:
+        return self.step == self.budget
+
+    @property
     def verdict(self) -> Verdict:
         name = counterpart(self.preset)
         published = published_score(self.task, name) if name else None
@@ -364,7 +368,7 @@ def _aggregate_table(suites: list[str], presets: list[str], finals: _Finals) -> 
             if not scores:
                 continue
             found = aggregates(scores)
-            at_budget = sum(finals[task, preset].step == finals[task, preset].budget for task in scores)
+            at_budget = sum(finals[task, preset].at_budget for task in scores)
             cells: list[Cell] = [SUITE_TITLES[suite], preset, "runs", found.tasks, at_budget, found.seeds]
             rows.append(Row([*cells, found.mean, found.median, found.iqm], suite, series=ours(preset)))
             name = counterpart(preset)
@@ -374,6 +378,12 @@ def _aggregate_table(suites: list[str], presets: list[str], finals: _Finals) -> 
         "Over all tasks of a suite the paper's are as printed. Over some of its tasks they are computed anew from the "
         "printed means of the same tasks; an IQM needs single runs, which are not in print."
     ]
+    early = sorted({f.task for f in finals.values() if f.budget is not None and not f.at_budget})
+    if early:
+        notes.append(
+            f"Not at the paper's budget: {_count(len(early), 'task')} ({_some(early)}). Aggregates with them are of "
+            "early scores; print beside them is of the end: where the runs should arrive, not how they compare."
+        )
     missing = "No task of the paper's: there is no normalisation to average with."
     return Table("aggregates", "Normalised aggregates", columns, rows, [], notes if rows else [], missing)
 
