@@ -4,8 +4,8 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 # For tests, which compile much and compute little: compiled programs are shared between processes and with the next
-# run, and the compiler optimises less (half its time). What is compared with the authors' numbers is compiled in full
-# (tests/golden_data.py).
+# run, and the compiler optimises less (half its time). Agents and replay that are compared with the authors' are
+# compiled in full (tests/golden_data.py).
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 

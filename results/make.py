@@ -102,13 +102,13 @@ def main() -> int:
     arguments = tyro.cli(Arguments, description=__doc__)
     try:
         return make(arguments)
-    except (ConfigError, OSError) as error:
+    except (ValueError, OSError) as error:  # ConfigError is one
         print(f"results/make.py: {error}", file=sys.stderr)
         return 2
 
 
 def make(arguments: Arguments) -> int:
-    results = read_results([HERE / "runs"])
+    results, repeats = read_results([HERE / "runs"]), read_results([HERE / "repeats"])
     write_results(results, HERE / "evaluations.csv")
     if arguments.authors is not None:
         write_comparison(compare_with(results, arguments.authors))
@@ -118,7 +118,7 @@ def make(arguments: Arguments) -> int:
     draw_curves(results, compared, pictures / "curves.png")
     draw_differences(compared, pictures / "differences.png")
     page = arguments.out / "results.md"
-    sections = tables(runs, results, compared) | {"repeats": repeats_table(read_results([HERE / "repeats"]), results)}
+    sections = tables(runs, results, compared) | {"repeats": repeats_table(repeats, results)}
     page.write_text(fill(page.read_text(), sections))
     print(page)
     return 0
@@ -138,6 +138,8 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
     Of fewer than 3 seeds nothing can be said.
     """
     theirs = authors_seeds(path)
+    if not theirs:
+        raise ConfigError(f"{path} has none of the paper's tasks; give results/drq.csv of the authors' repository")
     rows = []
     ours = sorted({(r.agent_steps, r.task) for r in results if r.preset == COMPARED and r.agent_steps > 0})
     for steps in sorted({steps for steps, _ in ours}):
@@ -146,7 +148,7 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
             for s, task in ours
             if s == steps and (task, steps) in theirs
         ]
-        at_step = [(task, a, b) for task, a, b in at_step if len(a) >= FEWEST_SEEDS]
+        at_step = [(task, a, b) for task, a, b in at_step if min(len(a), len(b)) >= FEWEST_SEEDS]
         chances = [difference_p(a, b) for _, a, b in at_step]
         for (task, a, b), p, corrected in zip(at_step, chances, holm(chances), strict=True):
             gap = difference(a, b)
@@ -213,16 +215,18 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
                 "ours",
                 "the authors'",
                 "difference, 95% interval",
+                "p",
                 "p, Holm",
                 "verdict",
             ),
             (
                 (
                     f"`{c.task}`",
-                    f"{c.agent_steps:,} ({share_of_budget(c):.0%})",
+                    f"{c.agent_steps:,} ({100 * share_of_budget(c):g}%)",
                     f"{c.ours:.1f} +- {c.ours_sd:.1f} ({c.ours_seeds})",
                     f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})",
                     f"{c.difference:+.1f} [{c.low:+.1f}, {c.high:+.1f}]",
+                    f"{c.p:.2f}",
                     f"{c.p_holm:.2f}",
                     c.verdict(),
                 )
@@ -272,14 +276,15 @@ def mean_and_sd(values: list[float]) -> str:
 
 def repeats_table(repeats: list[Result], results: list[Result]) -> str:
     """Runs that were made twice, beside those that the comparison takes."""
-    places = sorted({(r.task, r.preset, r.agent_steps) for r in repeats if r.agent_steps > 0})
-    return markdown(
-        ("task", "agent steps", "in the comparison", "the other run"),
-        (
-            (f"`{task}`", f"{steps:,}", *(mean_and_sd(scores(x, task, preset, steps)) for x in (results, repeats)))
-            for task, preset, steps in places
-        ),
-    )
+    rows = []
+    for task, preset, steps in sorted({(r.task, r.preset, r.agent_steps) for r in repeats if r.agent_steps > 0}):
+        sides = [scores(x, task, preset, steps) for x in (results, repeats)]
+        if not sides[0]:
+            continue
+        gap, p = difference(*sides), difference_p(*sides)
+        row = (f"`{task}`", f"{steps:,}", *map(mean_and_sd, sides))
+        rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", f"{p:.2f}"))
+    return markdown(("task", "agent steps", "in the comparison", "the other run", "difference", "p"), rows)
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def test_too_few_seeds_are_not_compared(tmp_path):
     assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
 
 
-def test_the_authors_own_file_counts_frames(tmp_path, capsys):
+def test_the_authors_own_file_counts_frames(tmp_path):
     rows = ["visual_walker_run,0,50000,1.5", "walker_run,0,50000,2.5", "Ant_v4,0,25000,3.5", "h1hand_cabinet_v0,0,0,9"]
     file = tmp_path / "drq.csv"
     file.write_text("\n".join(["env_name,seed,env_step,value", *rows]) + "\n")
@@ -110,6 +110,9 @@ def test_the_authors_own_file_counts_frames(tmp_path, capsys):
         ("dmc/walker-run", 25_000): [2.5],
         ("gym/Ant-v4", 25_000): [3.5],
     }
+    file.write_text("env_name,seed,env_step,value\nnothing,0,0,1\n")
+    with pytest.raises(ConfigError, match="none of the paper's tasks"):
+        script().compare_with([], file)
     file.write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match="columns a, b; expected env_name"):
         script().authors_seeds(file)
@@ -147,8 +150,8 @@ def test_a_folder_of_runs_is_drawn_by_task(tmp_path, capsys):
     with pytest.MonkeyPatch.context() as patch:
         draw = curves._draw_task  # pyright: ignore[reportPrivateUsage]
 
-        def watch(panel: Any, task: str, runs: Any) -> None:
-            draw(panel, task, runs)
+        def watch(panel: Any, task: str, *more: Any) -> None:
+            draw(panel, task, *more)
             drawn[task] = [text.get_text() for text in panel.get_legend().get_texts()]
 
         patch.setattr(curves, "_draw_task", watch)

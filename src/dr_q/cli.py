@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import os
+import select
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -259,13 +260,15 @@ def _without_devices() -> None:
 
 
 def _print_estimate(found: Any) -> None:
+    from dr_q.report.results import listed_as
+
     columns = ("task", "preset", "seeds", "done", "to do", "memory", "seed-steps/s", "hours", "measured on")
     table = Table(*columns, box=None, pad_edge=False)
     for planned in found.jobs:
         settings = planned.job.settings
         table.add_row(
             planned.job.task,
-            planned.job.preset + (f"+noise{settings.noise_dims}" if settings.noise_dims else ""),
+            listed_as(planned.job.preset, settings.noise_dims),
             str(settings.seeds),
             f"{planned.done:,}",
             f"{planned.remaining:,}",
@@ -388,7 +391,8 @@ class Plot:
         if not self.run_folders:
             raise ConfigError("no run given; name one or more folders of dr-q train")
         try:
-            plot_curves([read_run(run) for folder in self.run_folders for run in run_folders(folder)], self.out)
+            folders = {run.resolve(): run for folder in self.run_folders for run in run_folders(folder)}
+            plot_curves([read_run(run) for run in folders.values()], self.out)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         except ImportError as error:
@@ -1071,24 +1075,26 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             return _run_command(arguments)
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed: dr-q ... >&-
+                sys.stdout.flush()
     except KeyboardInterrupt:
         print("dr-q: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        if not _reader_left():
+        if sys.stdout is None or not _reader_left():
             raise
         return CLOSED_PIPE
 
 
 def _reader_left() -> bool:
     """Whether nobody reads the standard output any more (`dr-q ... | head`); it is silent from then on."""
-    try:
-        print(flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    out = sys.stdout.fileno()
+    watch = select.poll()
+    watch.register(out, 0)
+    if not watch.poll(0):  # errors are always reported
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out)
+    return True
 
 
 def _run_command(arguments: list[str] | None) -> int:

@@ -2,8 +2,10 @@
 
 import csv
 import json
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,8 @@ from safetensors.numpy import load_file, save_file
 import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
-from dr_q.run.watch import evaluate_policy, frame_schedule
+from dr_q.run.source import source_digest
+from dr_q.run.watch import evaluate_policy, frame_schedule, record_video
 from tests.envs import toys
 from tests.run import tiny
 
@@ -32,7 +35,7 @@ def check_run(out: Path, task: str, seeds: list[int]) -> None:
     assert info["settings"]["task"] == task
     assert info["settings"]["config"]["batch_size"] == 16
     assert info["versions"]["jax"]
-    assert re.fullmatch("[0-9a-f]{12}", info["versions"]["source"])
+    assert info["versions"]["source"] == source_digest()
     evals = rows(out / "evals.csv")
     assert list(evals[0]) == [
         "seed",
@@ -127,8 +130,7 @@ def test_video_of_a_policy(tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["train", "gym/Hopper-v4", "--out", str(out), *tiny.flags()]) == 0
     assert main(["video", str(out)]) == 0
-    seconds, rate = map(float, re.findall(r"([0-9.]+) s at ([0-9.]+) frames/s", capsys.readouterr().out)[0])
-    assert rate == pytest.approx(125 / 3, abs=0.1)  # of 125 steps a second every third is shown
+    assert "at 41.7 frames/s" in capsys.readouterr().out
     video = out / "video.mp4"
     assert b"ftyp" in video.read_bytes()[:16]
     import imageio_ffmpeg
@@ -140,10 +142,25 @@ def test_video_of_a_policy(tmp_path, capsys):
         check=True,
     ).stdout
     frames = np.frombuffer(raw, np.uint8).reshape(-1, 480, 480, 3)
-    assert len(frames) == pytest.approx(seconds * rate, abs=3)
-    assert len(frames) > 3
+    done = record_video(out, tmp_path / "again.mp4", None)
+    assert len(frames) == 1 + math.ceil(done.agent_steps / 3) > 3  # of 125 steps a second every third is shown
+    told = subprocess.run([ffmpeg, "-i", str(video)], capture_output=True, text=True, check=False).stderr
+    assert float(re.findall(r"([0-9.]+) fps", told)[0]) == pytest.approx(125 / 3, abs=0.01)
+    minutes, seconds = re.findall(r"Duration: 00:([0-9]+):([0-9.]+)", told)[0]
+    assert 60 * int(minutes) + float(seconds) == pytest.approx(len(frames) * 3 / 125, abs=0.02)
+    assert main(["video", str(out), "--out", str(tmp_path / "video.nothing")]) == 2
+    assert "ffmpeg could not write" in capsys.readouterr().err
     assert frames[0].std() > 5
     assert not np.array_equal(frames[0], frames[-1])
+
+
+def test_another_program_has_another_digest(tmp_path):
+    package = shutil.copytree(Path(dr_q.__file__).parent, tmp_path / "dr_q")
+    assert source_digest(package) == source_digest()
+    (package / "agent" / "losses.py").write_text("\n")
+    changed = source_digest(package.rename(tmp_path / "changed"))
+    assert re.fullmatch("[0-9a-f]{12}", changed)
+    assert changed != source_digest()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +267,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["train", "gym/CartPole-v1"], "CartPole-v1 has Discrete actions; DR.Q needs a Box"),
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["eval", "nowhere"], "no policy in nowhere"),
-        (["plot", "nowhere"], "nowhere is not there; give a run"),
+        (["plot", "nowhere"], "nowhere is not there; give a run's folder"),
         (["tasks", "atari"], "unknown suite 'atari'"),
         (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         (["bench", "--steps", "0"], "steps must be at least 1, got 0"),

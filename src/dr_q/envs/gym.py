@@ -11,6 +11,7 @@ import gymnasium
 import mujoco
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.mujoco import MujocoEnv
 
 from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
 from dr_q.envs.rendering import choose_backend
@@ -171,6 +172,8 @@ def _episode_length(env: gymnasium.Env) -> int | None:
 
 
 def _step_seconds(env: gymnasium.Env) -> float | None:
-    """By the rate at which Gymnasium's convention shows every step in real time."""
+    """What Gymnasium's MuJoCo tasks say; of others, the rate at which Gymnasium shows every step."""
     rate = env.metadata.get("render_fps")
+    if isinstance(env.unwrapped, MujocoEnv):
+        return float(env.unwrapped.dt)
     return 1 / rate if isinstance(rate, int | float) and rate > 0 else None

@@ -1,5 +1,6 @@
 """Learning curves as a picture."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from dr_q.paper import published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.results import RunRecord
+from dr_q.report.results import RunRecord, preset_of
 from dr_q.report.statistics import means
 from dr_q.report.style import style
 
@@ -16,28 +17,38 @@ MOST_COLUMNS = 4
 
 
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
-    """Mean return over seeds with its 95% interval, a panel for each task, the published score beside the runs."""
+    """Mean return over seeds with its 95% interval, a panel for each task, the published score beside the runs.
+
+    Runs without evaluations are left out; ValueError if no other is there.
+    """
     by_task: dict[str, list[RunRecord]] = {}
     for run in runs:
-        by_task.setdefault(run.info["settings"]["task"], []).append(run)
+        if run.evaluations:
+            by_task.setdefault(run.info["settings"]["task"], []).append(run)
+    if not by_task:
+        raise ValueError("no run has an evaluation yet: nothing to draw; wait for its first")
     columns = min(MOST_COLUMNS, len(by_task))
     rows = -(-len(by_task) // columns)
     size = (7.0, 4.4) if len(by_task) == 1 else (3.6 * columns, 2.9 * rows + 0.4)
     figure, panels = new_figure(*size, rows, columns)
     for panel in panels[len(by_task) :]:
         panel.set_visible(False)
+    order = list(dict.fromkeys(preset_of(run) for run in runs))
     for panel, (task, of_task) in zip(panels, by_task.items(), strict=False):
-        _draw_task(panel, task, of_task)
+        _draw_task(panel, task, of_task, order)
     panels[0].set_ylabel("return", fontsize=8)
     panels[0].set_xlabel("agent steps", fontsize=8)
     save_figure(figure, "Return against agent steps: mean over seeds, 95% interval", path)
 
 
-def _draw_task(panel: Any, task: str, runs: list[RunRecord]) -> None:
-    presets = [run.info["settings"]["preset"] for run in runs]
-    for i, (run, preset) in enumerate(zip(runs, presets, strict=True)):
+def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -> None:
+    """A preset looks the same in every panel; its second run in one takes a style that no preset has."""
+    styles: dict[int, RunRecord] = {}
+    for run, name in zip(runs, _names(runs), strict=True):
         steps, mean, half, count = _summary(run)
-        name = preset if presets.count(preset) == 1 else f"{preset}, {'/'.join(run.folder.parts[-2:])}"
+        i = order.index(preset_of(run))
+        i = i if i not in styles else max(*styles, len(order) - 1) + 1
+        styles[i] = run
         label = plain_text(f"{name} ({count} seed{'s' if count > 1 else ''})")
         panel.plot(steps, mean, **style(i), label=label, linewidth=1.6, markersize=3)
         if count > 1:
@@ -46,6 +57,18 @@ def _draw_task(panel: Any, task: str, runs: list[RunRecord]) -> None:
     panel.set_title(plain_text(task), fontsize=8.5, loc="left")
     panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
     panel.legend(frameon=False, loc="best", fontsize=7)
+
+
+def _names(runs: list[RunRecord]) -> list[str]:
+    """Presets; of those that several runs have also where they are, below what all their folders share."""
+    presets = [preset_of(run) for run in runs]
+    folders = [run.folder.resolve() for run in runs]
+
+    def name(folder: Path, preset: str) -> str:
+        alike = [f for f, p in zip(folders, presets, strict=True) if p == preset]
+        return preset if len(alike) == 1 else f"{preset}, {folder.relative_to(os.path.commonpath(alike))}"
+
+    return [name(*pair) for pair in zip(folders, presets, strict=True)]
 
 
 def _published_line(panel: Any, task: str) -> None:

@@ -66,14 +66,21 @@ def best_seed(run: RunRecord) -> int:
 def preset_of(run: RunRecord) -> str:
     """What its results are listed under: its preset, and the noise that was added."""
     settings = run.info["settings"]
-    return settings["preset"] + (f"+noise{settings['noise_dims']}" if settings.get("noise_dims") else "")
+    return listed_as(settings["preset"], settings.get("noise_dims", 0))
+
+
+def listed_as(preset: str, noise_dims: int) -> str:
+    """A preset's name in results: with noise in the state it is another."""
+    return f"{preset}+noise{noise_dims}" if noise_dims else preset
 
 
 def run_folders(path: str | Path) -> list[Path]:
     """The runs with evaluations in a folder or under it; ValueError in one line where there is no run."""
     path = Path(path)
+    if path.is_file():
+        raise ValueError(f"{path} is a file; give a run's folder or a folder of runs")
     if not path.is_dir():
-        raise ValueError(f"{path} is not there; give a run, a folder of runs, or a CSV file of results")
+        raise ValueError(f"{path} is not there; give a run's folder or a folder of runs")
     if (path / "run.json").exists():
         return [path]
     runs = sorted(file.parent for file in path.rglob("run.json"))

@@ -67,6 +67,8 @@ class Recorded(NamedTuple):
     policy: Policy
     total: float
     """The episode's return."""
+    agent_steps: int
+    """Of the episode."""
     frames: int
     frames_per_second: float
 
@@ -114,7 +116,7 @@ def record_video(
                     say(f"agent step {steps:,}{most}, return so far {total:.1f}")
     finally:
         env.close()
-    return Recorded(policy, total, frames, rate)
+    return Recorded(policy, total, steps, frames, rate)
 
 
 @contextlib.contextmanager
@@ -126,9 +128,12 @@ def _encoder(ffmpeg: str, out: Path, width: int, height: int, rate: float) -> It
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}", "-i", "-"]
     target = ["-an", "-vcodec", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(out)]
     command = [ffmpeg, "-y", "-loglevel", "error", *source, *target]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
-        yield process.stdin
-        process.stdin.close()
+        assert process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):  # it ended before its input did, and says why
+            yield process.stdin
+            process.stdin.close()
+        said = " ".join(process.stderr.read().decode(errors="replace").split())
         if process.wait() != 0:
-            raise ConfigError(f"ffmpeg could not write {out} (exit code {process.returncode})")
+            raise ConfigError(f"ffmpeg could not write {out}, which should end in .mp4: {said}")

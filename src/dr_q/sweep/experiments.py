@@ -21,6 +21,7 @@ from dr_q.report.claims import (
     write_curves,
     write_verdicts,
 )
+from dr_q.report.results import listed_as
 from dr_q.report.statistics import FEWEST_SEEDS, difference
 from dr_q.sweep.driver import run_sweep
 from dr_q.sweep.estimate import Estimate, estimate
@@ -272,7 +273,7 @@ def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line:
 def _presets(planned: Plan, results: list[Result], out: Path) -> Finding:
     """Learning curves of all presets, and a verdict for each claim."""
     experiment = planned.experiment
-    names = [f"{preset}+noise{n}" if n else preset for n in experiment.noise for preset in experiment.presets]
+    names = [listed_as(preset, n) for n in experiment.noise for preset in experiment.presets]
     judged = {
         task: [judge(results, claim, task, planned.budget(task)) for claim in claims_on(task, experiment.claims)]
         for task in planned.tasks
