@@ -43,12 +43,12 @@ def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
 
 def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -> None:
     """A preset looks the same in every panel; its second run in one takes a style that no preset has."""
-    styles: dict[int, RunRecord] = {}
+    taken: set[int] = set()
     for run, name in zip(runs, _names(runs), strict=True):
         steps, mean, half, count = _summary(run)
         i = order.index(preset_of(run))
-        i = i if i not in styles else max(*styles, len(order) - 1) + 1
-        styles[i] = run
+        i = i if i not in taken else max(*taken, len(order) - 1) + 1
+        taken.add(i)
         label = plain_text(f"{name} ({count} seed{'s' if count > 1 else ''})")
         panel.plot(steps, mean, **style(i), label=label, linewidth=1.6, markersize=3)
         if count > 1:

@@ -44,16 +44,22 @@ def export_policy(
     if lost:
         raise ConfigError(f"{lost[0]} of {file} is not finite in {precision}; use --precision float32")
     kept = {name: value for name, value in record.items() if name not in ("seeds", "best_seed")}
-    load(path, seed)  # refuses weights of another version
+    of_seeds = load(path, seed).returns  # refuses weights of another version
     write_policies(out, {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
     returns = evaluate_policy(out, seed, episodes)[1] if episodes else None
     size = (out / file.name).stat().st_size
-    (out / "README.md").write_text(_card(path, record, seed, precision, size, returns))
+    (out / "README.md").write_text(_card(path, record, seed, of_seeds, precision, size, returns))
     return Exported(out, seed, size, returns)
 
 
 def _card(
-    path: Path, record: dict[str, Any], seed: int, precision: Precision, size: int, returns: np.ndarray | None
+    path: Path,
+    record: dict[str, Any],
+    seed: int,
+    of_seeds: dict[int, float],
+    precision: Precision,
+    size: int,
+    returns: np.ndarray | None,
 ) -> str:
     """The model card. What is known of the run stands in its folder; a bare policy's card is shorter."""
     task, preset, steps = record["task"], record.get("preset", "dr.q"), record["agent_steps"]
@@ -61,7 +67,6 @@ def _card(
     last = _evaluation(path, seed, steps)
     known, published = paper_tasks().get(task), published_score(task)
     chosen = ""
-    of_seeds = {int(s): float(x) for s, x in record.get("returns", {}).items()}
     if of_seeds and of_seeds[seed] == max(of_seeds.values()) and len(of_seeds) > 1:
         chosen = f" Its last evaluation was the best of {len(of_seeds)} seeds: it says little about the others."
     rows = []
