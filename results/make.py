@@ -3,8 +3,8 @@
     python results/make.py                                  # or: make results
     python results/make.py --authors PATH/results/drq.csv   # compare with the authors' seeds anew first
 
-A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/; a shorter run of the same task and
-preset under repeats/. Writes evaluations.csv, the tables between the markers of docs/results.md, and
+A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/; shorter runs of the same task,
+preset and seeds under repeats/. Writes evaluations.csv, the tables between the markers of docs/results.md, and
 docs/results/*.png. The authors' seeds are not in this repository; comparison.csv holds what comparing with them gave.
 """
 
@@ -108,7 +108,8 @@ def main() -> int:
 
 
 def make(arguments: Arguments) -> int:
-    results, repeats = read_results([HERE / "runs"]), read_results([HERE / "repeats"])
+    results = read_results([HERE / "runs"])
+    repeats = {folder.name: read_results([folder]) for folder in run_folders(HERE / "repeats")}
     write_results(results, HERE / "evaluations.csv")
     if arguments.authors is not None:
         write_comparison(compare_with(results, arguments.authors))
@@ -274,17 +275,19 @@ def mean_and_sd(values: list[float]) -> str:
     return f"{np.mean(values):.1f} +- {np.std(values, ddof=1) if values[1:] else np.nan:.1f} ({len(values)})"
 
 
-def repeats_table(repeats: list[Result], results: list[Result]) -> str:
-    """Runs that were made twice, beside those that the comparison takes."""
+def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> str:
+    """Runs that were made more than once, by name, beside those that the comparison takes."""
     rows = []
-    for task, preset, steps in sorted({(r.task, r.preset, r.agent_steps) for r in repeats if r.agent_steps > 0}):
-        sides = [scores(x, task, preset, steps) for x in (results, repeats)]
-        if not sides[0]:
-            continue
-        gap, p = difference(*sides), difference_p(*sides)
-        row = (f"`{task}`", f"{steps:,}", *map(mean_and_sd, sides))
-        rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", f"{p:.2f}"))
-    return markdown(("task", "agent steps", "in the comparison", "the other run", "difference", "p"), rows)
+    for name, other in sorted(repeats.items()):
+        for task, preset, steps in sorted({(r.task, r.preset, r.agent_steps) for r in other if r.agent_steps > 0}):
+            sides = [scores(x, task, preset, steps) for x in (results, other)]
+            if not sides[0]:
+                continue
+            gap, p = difference(*sides), difference_p(*sides)
+            row = (f"`{task}`", f"{steps:,}", mean_and_sd(sides[0]), f"`{name}`", mean_and_sd(sides[1]))
+            rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", f"{p:.2f}"))
+    head = ("task", "agent steps", "in the comparison", "the other run", "its score", "difference", "p")
+    return markdown(head, rows)
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:

@@ -159,6 +159,10 @@ def test_a_folder_of_runs_is_drawn_by_task(tmp_path, capsys):
         assert main(["plot", str(RESULTS / "runs"), str(RESULTS / "repeats"), "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}\n"
     assert set(drawn) == {r.task for r in read_results([RESULTS / "runs"])}
-    assert drawn["gym/Ant-v4"] == ["dr.q, runs/ant-v4 (10 seeds)", "dr.q, repeats/ant-v4 (10 seeds)"]
+    assert drawn["gym/Ant-v4"] == [
+        "dr.q, runs/ant-v4 (10 seeds)",
+        "dr.q, repeats/ant-v4-first (10 seeds)",
+        "dr.q, repeats/ant-v4-second (10 seeds)",
+    ]
     assert drawn["gym/Hopper-v4"] == ["dr.q (10 seeds)"]
     assert out.read_bytes().startswith(b"\x89PNG")
