@@ -356,10 +356,8 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
     tasks = sorted({r.task for r in results if r.preset == COMPARED})
     columns = min(4, len(tasks))
     rows = -(-len(tasks) // columns)
-    figure, panels = new_figure(3.1 * columns, 2.6 * rows + 0.5, rows, columns)
-    for panel in panels[len(tasks) :]:
-        panel.set_visible(False)
-    for panel, task in zip(panels, tasks, strict=False):
+    figure, panels = new_figure(3.1 * columns, 2.6 * rows + 0.5, rows, columns, len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
         mine = [r for r in results if (r.task, r.preset) == (task, COMPARED)]
         steps = sorted({r.agent_steps for r in mine})
         for seed in sorted({r.seed for r in mine}):

@@ -98,7 +98,22 @@ def test_steps_may_grow(tmp_path):
     dr_q.train(toys.Walk, steps=80, out=short, **tiny.RUN, **tiny.SIZES)
     dr_q.train(toys.Walk, resume=short, steps=tiny.STEPS, quiet=True)
     assert_same(whole, short)
-    assert json.loads((short / "run.json").read_text())["settings"]["steps"] == tiny.STEPS
+    info = json.loads((short / "run.json").read_text())
+    assert info["settings"]["steps"] == tiny.STEPS
+    assert "earlier_versions" not in info
+
+
+def test_what_the_run_ran_on_before_is_kept(tmp_path):
+    run = tmp_path / "run"
+    dr_q.train(toys.Walk, steps=50, out=run, **tiny.RUN, **tiny.SIZES)
+    info = json.loads((run / "run.json").read_text())
+    older = {**info["versions"], "source": "older"}
+    (run / "run.json").write_text(json.dumps({**info, "versions": older}))
+    for steps in (80, 90):
+        dr_q.train(toys.Walk, resume=run, steps=steps, quiet=True)
+    again = json.loads((run / "run.json").read_text())
+    assert again["versions"] == info["versions"]
+    assert again["earlier_versions"] == [{"until": 50, **older}]
 
 
 def test_stop_after_writes_a_checkpoint_and_exits_0(tmp_path, capsys):

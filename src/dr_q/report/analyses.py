@@ -132,11 +132,11 @@ def draw_embeddings(found: Sequence[Embedding], colour: str, path: Path) -> None
     """A panel for each run; `colour` names what colours mean, the same scale for the same task."""
     columns = min(_COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
-    figure, panels = new_figure(max(5.0, 3.3 * columns + 0.9), 3.65 * rows + 1.1, rows, columns)
+    figure, panels = new_figure(max(5.0, 3.3 * columns + 0.9), 3.65 * rows + 1.1, rows, columns, len(found))
     tasks = list(dict.fromkeys(e.origin.task for e in found))
     drawn: dict[str, Any] = {}
     where: dict[str, list[Any]] = {task: [] for task in tasks}
-    for panel, embedding in zip(panels, found, strict=False):
+    for panel, embedding in zip(panels, found, strict=True):
         task = embedding.origin.task
         together = np.concatenate([e.colour for e in found if e.origin.task == task])
         low, high = np.percentile(together, [2, 98])
@@ -164,8 +164,6 @@ def draw_embeddings(found: Sequence[Embedding], colour: str, path: Path) -> None
             panel.spines[side].set_visible(True)
             panel.spines[side].set_color("0.8")
         panel.set_title(embedding.origin.lines(), fontsize=8, loc="left", pad=4)
-    for panel in panels[len(found) :]:
-        panel.set_visible(False)
     for task in tasks:
         bar = figure.colorbar(drawn[task], ax=where[task], shrink=0.8, pad=0.02, aspect=30)
         bar.ax.tick_params(labelsize=7, length=2)

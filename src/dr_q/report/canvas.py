@@ -10,8 +10,10 @@ _LETTERS_PER_INCH = 13
 """Of a title."""
 
 
-def new_figure(width: int | float, height: int | float, rows: int, columns: int) -> tuple[Any, list[Any]]:
-    """An empty figure and its panels, row by row."""
+def new_figure(
+    width: int | float, height: int | float, rows: int, columns: int, count: int | None = None
+) -> tuple[Any, list[Any]]:
+    """An empty figure and its panels, row by row; with `count` the first so many, the others left white."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -23,7 +25,10 @@ def new_figure(width: int | float, height: int | float, rows: int, columns: int)
         panel.tick_params(labelsize=7, length=2)
         for side in ("top", "right"):
             panel.spines[side].set_visible(False)
-    return figure, axes
+    count = len(axes) if count is None else count
+    for panel in axes[count:]:
+        panel.set_visible(False)
+    return figure, axes[:count]
 
 
 def save_figure(figure: Any, title: str, path: Path) -> None:

@@ -126,8 +126,8 @@ def draw_claims(
     tasks = [task for task in dict.fromkeys(j.task for j in judged) if task in known]
     columns = min(_COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
-    figure, panels = new_figure(max(5.6, 3.3 * columns), 3.1 * rows + 0.9, rows, columns)
-    for panel, task in zip(panels, tasks, strict=False):
+    figure, panels = new_figure(max(5.6, 3.3 * columns), 3.1 * rows + 0.9, rows, columns, len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
         for index, preset in enumerate(presets):
             steps, values = curve([r for r in results if (r.task, r.preset) == (task, preset)])
             if steps:
@@ -138,8 +138,6 @@ def draw_claims(
         panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
         panel.locator_params(axis="x", nbins=5)
         panel.set_xlim(left=0)
-    for panel in panels[len(tasks) :]:
-        panel.set_visible(False)
     for row in range(rows):
         panels[row * columns].set_ylabel("return", fontsize=8)
     handles = [

@@ -30,11 +30,9 @@ def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
     columns = min(MOST_COLUMNS, len(by_task))
     rows = -(-len(by_task) // columns)
     size = (7.0, 4.4) if len(by_task) == 1 else (3.6 * columns, 2.9 * rows + 0.4)
-    figure, panels = new_figure(*size, rows, columns)
-    for panel in panels[len(by_task) :]:
-        panel.set_visible(False)
+    figure, panels = new_figure(*size, rows, columns, len(by_task))
     order = list(dict.fromkeys(preset_of(run) for run in runs))
-    for panel, (task, of_task) in zip(panels, by_task.items(), strict=False):
+    for panel, (task, of_task) in zip(panels, by_task.items(), strict=True):
         _draw_task(panel, task, of_task, order)
     panels[0].set_ylabel("return", fontsize=8)
     panels[0].set_xlabel("agent steps", fontsize=8)

@@ -29,11 +29,9 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
             continue
         columns = min(_COLUMNS, len(tasks))
         rows = math.ceil(len(tasks) / columns)
-        figure, axes = new_figure(max(5.2, 2.9 * columns), 2.2 * rows + 0.9, rows, columns)
-        for panel, task in zip(axes, tasks, strict=False):
+        figure, axes = new_figure(max(5.2, 2.9 * columns), 2.2 * rows + 0.9, rows, columns, len(tasks))
+        for panel, task in zip(axes, tasks, strict=True):
             _curve_panel(panel, report, task, curves)
-        for panel in axes[len(tasks) :]:
-            panel.set_visible(False)
         shown = {preset for _, preset in curves}
         _legend(figure, report, shown, paper=suite != OTHER)
         save_figure(
@@ -104,8 +102,8 @@ def comparison_figure(report: Report, path: Path) -> None:
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
     tallest = max(len(means) for _, _, means in shown)
-    figure, axes = new_figure(max(5.2, 3.3 * columns), (0.19 * tallest + 0.75) * rows + 0.5, rows, columns)
-    for panel, ((_, title), which, means) in zip(axes, shown, strict=False):
+    figure, axes = new_figure(max(5.2, 3.3 * columns), (0.19 * tallest + 0.75) * rows + 0.5, rows, columns, len(shown))
+    for panel, ((_, title), which, means) in zip(axes, shown, strict=True):
         ordered = sorted(means, key=lambda found: -found[1].value)
         for y, (column, mean) in enumerate(ordered):
             ours = column.group == "ours"
@@ -120,8 +118,6 @@ def comparison_figure(report: Report, path: Path) -> None:
         panel.set_ylim(len(ordered) - 0.4, -0.6)
         panel.grid(axis="y", visible=False)
         panel.set_title(f"{title}, {which[0].lower()}{which[1:]}", fontsize=8, loc="left", pad=3)
-    for panel in axes[len(shown) :]:
-        panel.set_visible(False)
     save_figure(figure, "Normalised scores: dark, our runs; light, in print; 95% intervals", path)
 
 
@@ -148,9 +144,9 @@ def profile_figure(report: Report, path: Path) -> None:
         return
     columns = min(3, len(suites))
     rows = math.ceil(len(suites) / columns)
-    figure, axes = new_figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns)
+    figure, axes = new_figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns, len(suites))
     styles = {series.name: series.style for series in report.series if series.ours}
-    for panel, (suite, title) in zip(axes, suites, strict=False):
+    for panel, (suite, title) in zip(axes, suites, strict=True):
         for found in (p for p in report.profiles if p.suite == suite):
             look = style(styles[found.preset])
             share, low, high = zip(*found.shares, strict=True)
@@ -160,8 +156,6 @@ def profile_figure(report: Report, path: Path) -> None:
             panel.fill_between(found.thresholds, low, high, color=look["color"], alpha=0.15, linewidth=0)
         panel.set_ylim(-0.03, 1.03)
         panel.set_title(title, fontsize=8, loc="left", pad=3)
-    for panel in axes[len(suites) :]:
-        panel.set_visible(False)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
     save_figure(figure, "Share of runs above a normalised score", path)
 

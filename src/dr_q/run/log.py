@@ -44,12 +44,18 @@ class RunFiles:
         self._settings = settings
         self._start = time.perf_counter()
         self._seconds_before = 0.0
+        self._versions_before: list[dict[str, Any]] = []
 
-    def add_earlier_seconds(self) -> None:
-        """Count the time of the run that is in the folder already."""
+    def go_on(self, agent_steps: int) -> None:
+        """Count the time of the run that is in the folder already; keep what it ran on, if that was something else."""
         path = self.folder / "run.json"
-        if path.exists():
-            self._seconds_before = float(json.loads(path.read_text()).get("seconds", 0.0))
+        if not path.exists():
+            return
+        before = json.loads(path.read_text())
+        self._seconds_before = float(before.get("seconds", 0.0))
+        self._versions_before = before.get("earlier_versions", [])
+        if agent_steps and before["versions"] != versions():
+            self._versions_before.append({"until": agent_steps, **before["versions"]})
 
     def write_status(self, status: str, agent_steps: int, **more: Any) -> None:
         """Write run.json; its seconds are those of all processes that worked on it."""
@@ -61,6 +67,7 @@ class RunFiles:
             "versions": versions(),
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seconds": round(self._seconds_before + time.perf_counter() - self._start, 1),
+            **({"earlier_versions": self._versions_before} if self._versions_before else {}),
             **more,
         }
         self.folder.mkdir(parents=True, exist_ok=True)

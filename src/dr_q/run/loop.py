@@ -139,9 +139,9 @@ class _Run:
         self.agents = axis.Seeds(plan.task, self.seeds)
         self.step = 0
         self.evaluated_at = -1
-        if resume:
-            self.files.add_earlier_seconds()
         arrived = self._resume() if resume else None
+        if resume:
+            self.files.go_on(self.step)
         if self.step == 0:
             self.agents.begin(pool.begin())
         self.display.say_on_device(f"compiled in {self.agents.compile():.0f} s")
