@@ -33,6 +33,24 @@ DOCS = HERE.parent / "docs"
 COMPARED = "dr.q"
 EARLY = 0.05
 """Share of the printed score under which neither side has learnt anything yet."""
+FIRST_STEPS = 100_000
+"""What every task is run to; one goes on to the end of the paper's budget."""
+LATER_EVERY = 100_000
+"""Steps between rows of the table of that one."""
+
+
+NOTHING_YET = "Not run yet."
+ABLATION_COLUMNS = (
+    "task",
+    "agent steps",
+    "preset",
+    "its score",
+    "dr.q",
+    "it minus dr.q, 95% interval",
+    "p",
+    "p, Holm",
+    "it is",
+)
 
 
 class Wanted(NamedTuple):
@@ -57,7 +75,7 @@ WANTED = (
     Wanted("dmc/humanoid-walk", "only-lap", 10, 100_000),
     Wanted("dmc/humanoid-walk", "only-forget", 10, 100_000),
     Wanted("dmc/humanoid-walk", "mr.q", 10, 100_000),
-    Wanted("dmc/humanoid-walk", "dr.q", 1, 500_000, first_seed=10),
+    Wanted("dmc/humanoid-walk", "dr.q", 5, 500_000, first_seed=10),
 )
 
 
@@ -83,9 +101,13 @@ class Compared(NamedTuple):
         printed = published_score(self.task)
         if printed is not None and max(self.ours, self.authors) < EARLY * printed.mean:
             return "too early"
-        if self.p_holm >= 0.05:
-            return "no difference seen"
-        return "above" if self.difference > 0 else "**below**"
+        return verdict(self.p_holm, self.difference)
+
+
+def verdict(p: float, gap: float) -> str:
+    if p >= 0.05:
+        return "no difference seen"
+    return "above" if gap > 0 else "**below**"
 
 
 @dataclasses.dataclass
@@ -116,8 +138,14 @@ def make(arguments: Arguments) -> int:
     runs = [read_run(folder) for folder in run_folders(HERE / "runs")]
     compared = read_comparison()
     pictures = arguments.out / "results"
-    draw_curves(results, compared, pictures / "curves.png")
-    draw_differences(compared, pictures / "differences.png")
+    draw_curves([r for r in results if r.agent_steps <= FIRST_STEPS], compared, pictures / "curves.png")
+    draw_differences([c for c in compared if c.agent_steps <= FIRST_STEPS], pictures / "differences.png")
+    whole_runs = {r.task for r in results if r.agent_steps > FIRST_STEPS}
+    if whole_runs:
+        to_the_end = [r for r in results if r.task in whole_runs]
+        draw_curves(to_the_end, compared, pictures / "budget.png")
+    if {r.preset for r in results} > {COMPARED}:
+        draw_ablations(results, pictures / "ablations.png")
     page = arguments.out / "results.md"
     sections = tables(runs, results, compared) | {"repeats": repeats_table(repeats, results)}
     page.write_text(fill(page.read_text(), sections))
@@ -208,38 +236,13 @@ def rate_of(run: RunRecord) -> float | None:
 
 
 def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> dict[str, str]:
+    later = [c for c in compared if c.agent_steps > FIRST_STEPS and c.agent_steps % LATER_EVERY == 0]
     return {
-        "comparison": markdown(
-            (
-                "task",
-                "agent steps (of the budget)",
-                "ours",
-                "the authors'",
-                "difference, 95% interval",
-                "p",
-                "p, Holm",
-                "verdict",
-            ),
-            (
-                (
-                    f"`{c.task}`",
-                    f"{c.agent_steps:,} ({100 * share_of_budget(c):g}%)",
-                    f"{c.ours:.1f} +- {c.ours_sd:.1f} ({c.ours_seeds})",
-                    f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})",
-                    f"{c.difference:+.1f} [{c.low:+.1f}, {c.high:+.1f}]",
-                    f"{c.p:.2f}",
-                    f"{c.p_holm:.2f}",
-                    c.verdict(),
-                )
-                for c in sorted(compared, key=lambda c: (c.task, c.agent_steps))
-            ),
-        ),
-        "ablations": markdown(
-            ("task", "agent steps", "dr.q", "preset", "its score", "dr.q minus it, 95% interval"),
-            ablation_rows(results),
-        )
+        "comparison": comparison_table(c for c in compared if c.agent_steps <= FIRST_STEPS),
+        "budget": picture("budget") + comparison_table(later) if later else NOTHING_YET,
+        "ablations": picture("ablations") + markdown(ABLATION_COLUMNS, ablation_rows(results))
         if {r.preset for r in results} > {COMPARED}
-        else "None has been run yet.",
+        else NOTHING_YET,
         "runs": markdown(
             ("run", "command", "agent steps", "minutes", "seed-steps/s", "versions"),
             (run_row(run) for run in runs),
@@ -248,26 +251,68 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
     }
 
 
+def comparison_table(compared: Iterable[Compared]) -> str:
+    return markdown(
+        (
+            "task",
+            "agent steps (of the budget)",
+            "ours",
+            "the authors'",
+            "difference, 95% interval",
+            "p",
+            "p, Holm",
+            "verdict",
+        ),
+        (
+            (
+                f"`{c.task}`",
+                f"{c.agent_steps:,} ({100 * share_of_budget(c):g}%)",
+                f"{c.ours:.1f} +- {c.ours_sd:.1f} ({c.ours_seeds})",
+                f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})",
+                f"{c.difference:+.1f} [{c.low:+.1f}, {c.high:+.1f}]",
+                chance(c.p),
+                chance(c.p_holm),
+                c.verdict(),
+            )
+            for c in sorted(compared, key=lambda c: (c.task, c.agent_steps))
+        ),
+    )
+
+
+def chance(p: float) -> str:
+    return f"{p:.2f}" if p >= 0.005 else "<0.01"
+
+
+def picture(name: str) -> str:
+    return f"![{name}](results/{name}.png)\n\n"
+
+
 def share_of_budget(row: Compared) -> float:
     return row.agent_steps / paper_tasks()[row.task].agent_steps
 
 
 def ablation_rows(results: list[Result]) -> Iterator[tuple[str, ...]]:
-    """Every other preset beside DR.Q, at the last step that all seeds of both have."""
+    """Every other preset beside DR.Q, at the last step that all seeds of both have, Holm-corrected over the presets."""
+    found = []
     for task, preset in sorted({(r.task, r.preset) for r in results if r.preset != COMPARED}):
-        sides = [[r for r in results if (r.task, r.preset) == (task, name)] for name in (COMPARED, preset)]
-        steps = [final_scores(side)[1].get(task, 0) for side in sides]
-        whole, less = (scores(side, task, side[0].preset, min(steps)) if side else [] for side in sides)
-        if not whole or not less:
-            continue
-        gap = difference(whole, less)
+        sides = [[r for r in results if (r.task, r.preset) == (task, name)] for name in (preset, COMPARED)]
+        steps = min(final_scores(side)[1].get(task, 0) for side in sides)
+        less, whole = (scores(side, task, side[0].preset, steps) if side else [] for side in sides)
+        if min(len(whole), len(less)) >= FEWEST_SEEDS:
+            found.append((task, steps, preset, less, whole))
+    chances = [difference_p(less, whole) for *_, less, whole in found]
+    for (task, steps, preset, less, whole), p, corrected in zip(found, chances, holm(chances), strict=True):
+        gap = difference(less, whole)
         yield (
             f"`{task}`",
-            f"{min(steps):,}",
-            mean_and_sd(whole),
+            f"{steps:,}",
             preset,
             mean_and_sd(less),
+            mean_and_sd(whole),
             f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]",
+            chance(p),
+            chance(corrected),
+            verdict(corrected, gap.value),
         )
 
 
@@ -285,7 +330,7 @@ def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> st
                 continue
             gap, p = difference(*sides), difference_p(*sides)
             row = (f"`{task}`", f"{steps:,}", mean_and_sd(sides[0]), f"`{name}`", mean_and_sd(sides[1]))
-            rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", f"{p:.2f}"))
+            rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", chance(p)))
     head = ("task", "agent steps", "in the comparison", "the other run", "its score", "difference", "p")
     return markdown(head, rows)
 
@@ -359,17 +404,14 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
     figure, panels = new_figure(3.1 * columns, 2.6 * rows + 0.5, rows, columns, len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         mine = [r for r in results if (r.task, r.preset) == (task, COMPARED)]
-        steps = sorted({r.agent_steps for r in mine})
         for seed in sorted({r.seed for r in mine}):
             own = sorted((r.agent_steps, r.score) for r in mine if r.seed == seed)
             panel.plot(*zip(*own, strict=True), color=style(0)["color"], alpha=0.22, linewidth=0.8)
-        middle = [mean(scores(mine, task, COMPARED, step)) for step in steps]
-        panel.fill_between(steps, *zip(*((m.low, m.high) for m in middle), strict=True), alpha=0.18, linewidth=0)
-        panel.plot(steps, [m.value for m in middle], **style(0), linewidth=1.8, markersize=4, label="ours")
-        theirs = [c for c in compared if c.task == task]
+        last = draw_mean(panel, mine, 0, "ours")
+        theirs = [c for c in compared if c.task == task and c.agent_steps <= last]
         half = [interval_half(c.authors_sd, c.authors_seeds) for c in theirs]
         panel.errorbar(
-            [c.agent_steps + 0.012 * steps[-1] for c in theirs],
+            [c.agent_steps + 0.012 * last for c in theirs],
             [c.authors for c in theirs],
             yerr=half,
             **{**style(1), "linestyle": "none"},
@@ -383,6 +425,39 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
     panels[0].legend(frameon=False, fontsize=7, loc="upper left")
     panels[0].set_ylabel("return", fontsize=8)
     save_figure(figure, "Return against agent steps: mean over seeds, 95% intervals; thin lines are our seeds", path)
+
+
+def draw_mean(panel: Any, mine: list[Result], index: int, label: str) -> int:
+    """The mean over seeds of one task and preset, and its interval; the last step."""
+    steps = sorted({r.agent_steps for r in mine})
+    middle = [mean([r.score for r in mine if r.agent_steps == step]) for step in steps]
+    low, high = zip(*((m.low, m.high) for m in middle), strict=True)
+    panel.fill_between(steps, low, high, color=style(index)["color"], alpha=0.18, linewidth=0)
+    panel.plot(steps, [m.value for m in middle], **style(index), linewidth=1.8, markersize=4, label=label)
+    return steps[-1]
+
+
+def draw_ablations(results: list[Result], path: Path) -> None:
+    """A panel for each task that has another preset: their means and intervals, up to the last step of the shortest."""
+    tasks = sorted({r.task for r in results if r.preset != COMPARED})
+    figure, panels = new_figure(6.4 * len(tasks), 4.0, 1, len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        by_preset = {name: [r for r in results if (r.task, r.preset) == (task, name)] for name in preset_order(results)}
+        by_preset = {name: mine for name, mine in by_preset.items() if mine}
+        last = min(max(r.agent_steps for r in mine) for mine in by_preset.values())
+        for index, (name, mine) in enumerate(by_preset.items()):
+            seeds = len({r.seed for r in mine if r.agent_steps == last})
+            draw_mean(panel, [r for r in mine if r.agent_steps <= last], index, f"{name} ({seeds} seeds)")
+        panel.set_title(task, fontsize=8.5, loc="left")
+        panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
+        panel.legend(frameon=False, fontsize=7.5, loc="upper left")
+    panels[0].set_ylabel("return", fontsize=8)
+    save_figure(figure, "Return against agent steps: mean over seeds, 95% intervals", path)
+
+
+def preset_order(results: list[Result]) -> list[str]:
+    """DR.Q first."""
+    return [COMPARED, *sorted({r.preset for r in results} - {COMPARED})]
 
 
 def interval_half(sd: float, count: int) -> float:

@@ -125,8 +125,32 @@ def test_ablations_are_compared_at_the_last_step_of_both():
     results += [Result(task, "mr.q", s, step, float(s), {}) for s in range(4) for step in (10, 20)]
     results.append(Result("dmc/dog-run", "mr.q", 0, 10, 1.0, {}))
     (row,) = script().ablation_rows(results)
-    assert row[:5] == ("`dmc/fish-swim`", "20", "21.5 +- 1.3 (4)", "mr.q", "1.5 +- 1.3 (4)")
-    assert row[5].startswith("+20.0 [+17.8, ")
+    assert row[:5] == ("`dmc/fish-swim`", "20", "mr.q", "1.5 +- 1.3 (4)", "21.5 +- 1.3 (4)")
+    assert row[5].startswith("-20.0 [-22.2, ")
+    assert row[6:] == ("<0.01", "<0.01", "**below**")
+
+
+def test_pictures_of_ablations_and_of_a_whole_budget(tmp_path):
+    """A preset has its name in the legend; DR.Q is drawn no further than the others."""
+    task = "dmc/fish-swim"
+    results = [Result(task, "dr.q", s, step, float(step + s), {}) for s in range(4) for step in (10, 20, 30)]
+    for name in ("mr.q", "a"):
+        results += [Result(task, name, s, step, float(s), {}) for s in range(4) for step in (10, 20)]
+    module, drawn = script(), []
+    with pytest.MonkeyPatch.context() as patch:
+        draw = module.draw_mean
+
+        def watch(panel: Any, mine: list[Result], index: int, label: str) -> int:
+            drawn.append((label, index, draw(panel, mine, index, label)))
+            return drawn[-1][-1]
+
+        patch.setattr(module, "draw_mean", watch)
+        module.draw_ablations(results, tmp_path / "ablations.png")
+        module.draw_curves(results, [], tmp_path / "budget.png")
+    presets = [("dr.q (4 seeds)", 0, 20), ("a (4 seeds)", 1, 20), ("mr.q (4 seeds)", 2, 20)]
+    assert drawn == [*presets, ("ours", 0, 30)]
+    for name in ("ablations", "budget"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_is_missing_is_listed():

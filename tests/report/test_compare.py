@@ -60,13 +60,40 @@ def test_improvement_counts_pairs_and_halves_ties():
     assert st.improvement([0.0, 2.0], [1.0, 1.0]) == 0.5
 
 
+def of_tasks(rng: np.random.Generator, counts: tuple[int, ...]) -> st.Scores:
+    return {f"t{i}": dict(enumerate(rng.normal(i, 1 + i, n).round(1))) for i, n in enumerate(counts)}
+
+
 def test_overall_improvement_is_rliables():
     from rliable import metrics
 
-    a, b = ({f"t{i}": dict(enumerate(RNG.normal(i, 1, 5 + k).round(1))) for i in range(4)} for k in range(2))
+    rng = np.random.default_rng(4)
+    a, b = of_tasks(rng, (5, 5, 5)), of_tasks(rng, (6, 6, 6))
     _, chance = st.overall(a, b)
     assert chance.value == pytest.approx(metrics.probability_of_improvement(st.table(a), st.table(b)))
     assert chance.low < chance.value < chance.high
+
+
+def test_overall_of_one_task_is_its_own_and_every_seed_counts():
+    rng = np.random.default_rng(5)
+    a, b = of_tasks(rng, (10, 5)), of_tasks(rng, (10, 10))
+    gap, chance = st.overall({"t0": a["t0"]}, {"t0": b["t0"]})
+    assert gap == pytest.approx(st.difference(a["t0"].values(), b["t0"].values()))
+    assert chance.value == st.improvement(a["t0"].values(), b["t0"].values())
+    both = [st.difference(a[task].values(), b[task].values()).value for task in a]
+    assert st.overall(a, b)[0].value == pytest.approx(np.mean(both))
+    assert np.isnan(st.overall(a, {"t0": b["t0"], "t1": {0: 1.0, 1: 2.0}})[0].low)
+    apart = st.overall({"t0": {0: 1.0, 1: 2.0, 2: 3.0}}, {"t0": {0: 4.0, 1: 5.0, 2: 6.0}})[1]
+    assert apart.value == 0
+    assert np.isnan(apart.low), "three seeds against three do not make it certain"
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_overall_intervals_exclude_what_is_true_one_time_in_twenty(seeds):
+    rng = np.random.default_rng(seeds)
+    found = [st.overall(*(of_tasks(rng, (seeds, seeds + 2)) for _ in range(2))) for _ in range(600)]
+    assert np.mean([not gap.low <= 0 <= gap.high for gap, _ in found]) < 0.075
+    assert np.mean([not chance.low <= 0.5 <= chance.high for _, chance in found]) < 0.09
 
 
 def test_aggregates_of_known_scores():

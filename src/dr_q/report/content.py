@@ -18,7 +18,17 @@ from dr_q.paper import (
 )
 from dr_q.report.compare import Comparison, compare
 from dr_q.report.results import Result, RunRecord, preset_of, run_timing
-from dr_q.report.statistics import Estimate, Scores, aggregates, mean, means, normalised, profile, scores_in_budget
+from dr_q.report.statistics import (
+    Estimate,
+    Scores,
+    aggregates,
+    mean,
+    mean_over_tasks,
+    means,
+    normalised,
+    profile,
+    scores_in_budget,
+)
 
 VERDICT_SEEDS = 5
 """Under which no verdict is given."""
@@ -35,7 +45,9 @@ SUITE_TITLES = {
 }
 STATISTICS = ("Mean", "Median", "IQM")
 PROFILE_POINTS = 61
-_RUN_SETTINGS = ("steps", "eval_every", "eval_episodes", "noise_dims")
+_SCHEDULE = ("steps", "eval_every", "eval_episodes")
+"""Of a run, not of the algorithm."""
+_RUN_SETTINGS = (*_SCHEDULE, "noise_dims")
 _NAMED_TASKS = 3
 
 
@@ -139,6 +151,8 @@ class Report(NamedTuple):
     """What the report is made from."""
     findings: list[str]
     warnings: list[str]
+    early: str
+    """Where our runs are, if not at the end of the paper's budget."""
     suites: list[tuple[str, str]]
     """(name, title) of those with runs, in the paper's order."""
     series: list[Series]
@@ -201,13 +215,14 @@ def build_report(
         f"{curve.task}, {curve.preset}: its seeds have no evaluated step in common, so it is left out."
         for curve in uneven
     ]
-    changed = sorted({str(row.cells[0]) for row in tables[-2].rows})
+    changed = sorted({str(row.cells[0]) for row in tables[-2].rows if row.cells[1] not in _SCHEDULE})
     if changed:
-        warnings.append(f"Some runs of {', '.join(changed)} differ from their preset: see Settings.")
+        warnings.append(f"Some runs of {', '.join(changed)} have other settings than their preset: see Settings.")
     return Report(
         facts=_facts(results, runs, tasks, presets),
         findings=[*_verdict_findings(final), *_comparison_findings(comparisons, base)],
         warnings=warnings,
+        early=_how_early(finals.values()),
         suites=[(name, SUITE_TITLES[name]) for name in suites],
         series=series,
         base=base,
@@ -279,6 +294,15 @@ class _Final(NamedTuple):
 
 
 _Finals = dict[tuple[str, str], _Final]
+
+
+def _how_early(finals: Iterable[_Final]) -> str:
+    """At what share of the paper's steps runs are; nothing where all are at its end."""
+    known = [(f.step, f.budget) for f in finals if f.budget]
+    if all(step >= budget for step, budget in known):
+        return ""
+    low, high = (f"{100 * choose(step / budget for step, budget in known):.3g}" for choose in (min, max))
+    return f"our runs are at {low if low == high else f'{low} to {high}'}% of the paper's steps"
 
 
 def _preset_order(name: str) -> tuple:
@@ -442,7 +466,12 @@ def _score_table(suite: str, presets: list[str], finals: _Finals, overall: Table
         notes += [f"{task.name}: {task.note}." for task in _tasks_of(suite) if task.note]
         notes += [f"In print: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
         footer = _footer(suite, mine, theirs, finals, overall, columns)
-    title = f"{SUITE_TITLES[suite]}: final scores" + ("" if suite == OTHER else " beside the paper's")
+    early = _how_early(f for f in finals.values() if f.task in names)
+    if early:
+        arrive = "what is in print says where they should arrive, not how they compare."
+        notes.insert(0, f"{early[0].upper()}{early[1:]}; {arrive}")
+    title = f"{SUITE_TITLES[suite]}: {'' if early else 'final '}scores"
+    title += ("" if suite == OTHER else " beside the paper's") + (f" ({early})" if early else "")
     return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
 
 
@@ -481,7 +510,7 @@ def _footer(
         def some(column: Column) -> Cell:
             if column.group == "paper":
                 return _bare(np.mean(_published_values(column.label, common)))
-            return _bare(np.mean([paper_tasks()[t].normalise(finals[t, column.label].estimate.value) for t in common]))
+            return mean_over_tasks(normalised({t: finals[t, column.label].scores for t in common}))
 
         rows.append(row(f"Mean of the {len(common)} with runs", some))
     return rows

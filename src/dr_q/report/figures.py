@@ -88,7 +88,7 @@ def aggregate_figure(report: Report, path: Path) -> None:
                 panel, report, mine, -len(STATISTICS) + j, [_aggregate_label(row) for row in mine] if j == 0 else None
             )
             panel.set_title(f"{title}: {statistic}" if j == 0 else statistic, fontsize=8, loc="left", pad=3)
-    save_figure(figure, "Normalised scores with 95% intervals", path)
+    save_figure(figure, _titled(report, "Normalised scores with 95% intervals"), path)
 
 
 def comparison_figure(report: Report, path: Path) -> None:
@@ -118,7 +118,12 @@ def comparison_figure(report: Report, path: Path) -> None:
         panel.set_ylim(len(ordered) - 0.4, -0.6)
         panel.grid(axis="y", visible=False)
         panel.set_title(f"{title}, {which[0].lower()}{which[1:]}", fontsize=8, loc="left", pad=3)
-    save_figure(figure, "Normalised scores: dark, our runs; light, in print; 95% intervals", path)
+    save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, in print; 95% intervals"), path)
+
+
+def _titled(report: Report, title: str) -> str:
+    """With a warning where scores are early ones; those in print are of the end."""
+    return f"{title} (early: {report.early})" if report.early else title
 
 
 def means_of(report: Report, suite: str) -> tuple[str, list[tuple[Column, Estimate]]] | None:
@@ -157,7 +162,7 @@ def profile_figure(report: Report, path: Path) -> None:
         panel.set_ylim(-0.03, 1.03)
         panel.set_title(title, fontsize=8, loc="left", pad=3)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
-    save_figure(figure, "Share of runs above a normalised score", path)
+    save_figure(figure, _titled(report, "Share of runs above a normalised score"), path)
 
 
 def improvement_figure(report: Report, path: Path) -> None:
