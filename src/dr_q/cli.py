@@ -1105,7 +1105,7 @@ def _run_command(arguments: list[str] | None) -> int:
         args=arguments,
         config=(tyro.conf.HelptextFromCommentsOff,),
     )
-    from dr_q.run.loop import TrainingError
+    from dr_q.run.errors import TrainingError
 
     try:
         return command.run()

@@ -17,7 +17,7 @@ from dr_q.agent import ConfigError
 from dr_q.cli import main
 from dr_q.envs import Transitions, make_env
 from dr_q.run import seeds as axis
-from dr_q.run.plan import GIB, Memory, make_plan
+from dr_q.run.plan import GIB, Memory, main_memory, make_plan
 from dr_q.run.settings import make_settings
 from tests.envs import toys
 from tests.run import tiny
@@ -118,6 +118,24 @@ def test_a_run_with_little_device_memory_keeps_frames_on_the_host_and_resumes_to
     dr_q.train(toys.Walk, steps=80, out=broken, device_memory=little, **settings)
     dr_q.train(toys.Walk, resume=broken, steps=tiny.STEPS, device_memory=little, quiet=True)
     assert_same(whole, broken)
+
+
+def test_memory_is_no_more_than_a_container_or_scheduler_allows(tmp_path):
+    groups, limits = tmp_path / "cgroup", tmp_path / "limits"
+    whole = main_memory(groups, limits)
+    assert whole == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    step = limits / "slurm" / "job_7" / "step_0"
+    step.mkdir(parents=True)
+    groups.write_text("0::/slurm/job_7/step_0\n")
+    (step / "memory.max").write_text("max\n")
+    assert main_memory(groups, limits) == whole
+    (step.parent / "memory.max").write_text(f"{GIB}\n")
+    assert main_memory(groups, limits) == GIB
+    older = limits / "memory" / "docker"
+    older.mkdir(parents=True)
+    groups.write_text("5:cpu,cpuacct:/docker\n4:memory:/docker\n")
+    (older / "memory.limit_in_bytes").write_text(f"{GIB // 2}\n")
+    assert main_memory(groups, limits) == GIB // 2
 
 
 def plan_of(settings, device_bytes: int, host_bytes: int = 64 * GIB):

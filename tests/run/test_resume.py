@@ -19,6 +19,7 @@ from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.cli import main
 from dr_q.envs import Transitions
+from dr_q.run import arrays
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
 from dr_q.run.log import RunFiles
@@ -252,6 +253,56 @@ def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
     with pytest.raises(dr_q.ConfigError, match="finished at step 120 and has no checkpoints: it cannot go on"):
         dr_q.train(toys.Walk, resume=out, steps=200)
     assert before == {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
+
+
+class Rewarding(toys.Walk):
+    """Tells which attempt it is."""
+
+    attempt = 1.0
+
+    def outcome(self, action):
+        return self.attempt, *super().outcome(action)[1:]
+
+
+def test_nothing_of_a_first_checkpoint_that_was_not_finished_is_kept(tmp_path, monkeypatch):
+    """Another attempt's transitions may differ (on a GPU they do), and its chunks have the same names."""
+    out, write = tmp_path / "run", arrays.write
+
+    def fail(path: Path, *rest) -> None:
+        if path.name == "agents.safetensors":  # chunks are there by then
+            raise OSError("no space left")
+        write(path, *rest)
+
+    settings = {**tiny.RUN, **tiny.SIZES, "in_process": True}
+    with monkeypatch.context() as patch:
+        patch.setattr(arrays, "write", fail)
+        with pytest.raises(OSError, match="no space left"):
+            dr_q.train(Rewarding, steps=40, out=out, **settings)
+    assert list((out / "checkpoints" / "replay").rglob("*.safetensors"))
+    monkeypatch.setattr(Rewarding, "attempt", 2.0)
+    dr_q.train(Rewarding, resume=out, in_process=True, quiet=True)
+    (chunk,) = (out / "checkpoints" / "replay").rglob("*.safetensors")
+    assert set(arrays.read(chunk)["reward"].tolist()) - {0.0} == {2.0}  # 0 where a final observation lies
+
+
+def test_a_full_replay_is_not_put_into_a_larger_one(tmp_path):
+    """A ring that has come round has its oldest transition in the middle."""
+    checkpoints = Checkpoints(tmp_path, [0, 1], keep=1)
+    agents, replays = axis.init_states(TASK, ROOTS)
+    for part in range(6):
+        replays = fill(replays, logs(200, part))
+    checkpoints.save(saved_at(1, axis.SeedStates(agents, replays)))
+    checkpoints.load(1, TASK)
+    with pytest.raises(dr_q.ConfigError, match="a full replay of 1,024 slots, which cannot go on as one of 2,048"):
+        checkpoints.load(1, TASK._replace(capacity=2048))
+
+
+def test_a_resumed_run_holds_its_replay_once():
+    """What was read is not copied on the host, and is the device's own there."""
+    x = np.zeros((1, 1000), np.float32)
+    assert arrays.fill({"x": jax.ShapeDtypeStruct(x.shape, x.dtype)}, {"x": x}, "a file")["x"] is x
+    place = axis.Placement(1)
+    assert place.put_copy(x).unsafe_buffer_pointer() != x.ctypes.data
 
 
 def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):

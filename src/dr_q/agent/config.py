@@ -148,7 +148,7 @@ _POSITIVE = ("more than 0", lambda x: x > 0)
 _ACTIVATION = ("'elu' or 'relu'", lambda x: x in ("elu", "relu"))
 
 _ALLOWED = {
-    "exploration_steps": ("a whole number, 0 or more", lambda x: x == 0 or _whole(x)),
+    "exploration_steps": _COUNT,
     "exploration_noise": _NOT_NEGATIVE,
     "replay_ratio": _COUNT,
     "replay_capacity": _COUNT,

@@ -1,4 +1,4 @@
-"""Linear, convolution, layer norm and MLP, as the paper's networks use them.
+"""Linear, convolution and MLP, as the paper's networks use them.
 
 Ours rather than equinox.nn's: any number of leading axes goes through, and initialisation is the paper's (Xavier
 uniform with gain sqrt(2), bias 0). Weights lie (out, in), as PyTorch's: a product then reads both its operands along

@@ -74,8 +74,9 @@ def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None
         info = read_run(folder).info
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    # A run that was killed before its first checkpoint says 0 and may begin again; any other would lose its results.
-    if info["agent_steps"] > 0 and not Checkpoints(folder, info["seeds"], 1).steps():
+    # One that was killed or failed before its first checkpoint may begin again; any other would lose its results.
+    failed_early = info["agent_steps"] <= info["settings"]["checkpoint_every"] and info["status"] == "failed"
+    if info["agent_steps"] > 0 and not failed_early and not Checkpoints(folder, info["seeds"], 1).steps():
         raise ConfigError(
             f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
             "go on; start a new run with another --out"

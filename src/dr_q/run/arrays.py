@@ -28,7 +28,7 @@ def fill(template: Any, arrays: dict[str, np.ndarray], what: str) -> Any:
         shape = arrays[name].shape
         if shape != leaf.shape:
             raise ConfigError(f"{what}: '{name}' has shape {shape}, expected {leaf.shape}; {_OTHER_VERSION}")
-        return arrays[name].astype(leaf.dtype)
+        return arrays[name].astype(leaf.dtype, copy=False)
 
     return jax.tree.map_with_path(one, template)
 
@@ -45,6 +45,11 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str] | 
 def read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file."""
     return load_file(path)
+
+
+def shapes(tree: Any) -> dict[str, Any]:
+    """Shapes and types of a pytree's arrays, by path."""
+    return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
 
 
 def _name(path: Any) -> str:

@@ -25,7 +25,9 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.agent import ConfigError
 from dr_q.envs import Transitions
+from dr_q.replay.sums import BRANCHING
 from dr_q.run import arrays
 from dr_q.run import seeds as axis
 
@@ -34,7 +36,6 @@ _BY_SLOT = ("obs", "action", "reward", "not_done", "frames_before", "stamp")
 """Fields of the replay that change only where the cursor writes: saved in chunks."""
 _SMALL = ("priority", "valid")
 """Fields by slot that change anywhere: saved each time, filled rows only."""
-_LANES = 128
 
 
 class Saved(NamedTuple):
@@ -86,7 +87,10 @@ class Checkpoints:
             "episodes": [number for number, _ in saved.episodes],
             "chunks": chunks,
         }
-        (part / "checkpoint.json").write_text(json.dumps(record, indent=1) + "\n")
+        with (part / "checkpoint.json").open("w") as file:
+            file.write(json.dumps(record, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         _sync(part)
         if final.exists():  # the same step again, after a resume
             shutil.rmtree(final)
@@ -174,8 +178,13 @@ class Checkpoints:
         roots = axis.root_keys(seeds)
         template = jax.eval_shape(lambda: axis.init_replays(task._replace(frames_on_host=False), roots))
         small = arrays.read(folder / "replay.safetensors")
+        if record["capacity"] < template.spec.capacity and small["size"].max() == record["capacity"]:
+            raise ConfigError(
+                f"{folder} has a full replay of {record['capacity']:,} slots, which cannot go on as one of "
+                f"{template.spec.capacity:,}; resume with fewer --steps, or train anew"
+            )
         filled = {}
-        for name, leaf in arrays_of(template).items():
+        for name, leaf in arrays.shapes(template).items():
             filled[name] = np.zeros(leaf.shape, leaf.dtype)
             if name in small:  # rows that were saved; the others are empty
                 part = small[name][rows]
@@ -193,16 +202,11 @@ class Checkpoints:
         return arrays.fill(jax.eval_shape(lambda: axis.init_replays(task, roots)), filled, what), filled["obs"]
 
 
-def arrays_of(tree: Any) -> dict[str, Any]:
-    """Shapes and types of a pytree's arrays, by path."""
-    return {jax.tree_util.keystr(p, simple=True, separator="."): x for p, x in jax.tree.leaves_with_path(tree)}
-
-
 def chunk_slots(spec: rp.ReplaySpec) -> int:
     """Slots in a chunk: whole rows, of about 32 MiB."""
     item = 1 if spec.pixels else 4
     slot_bytes = int(np.prod(spec.frame_shape)) * item + 4 * spec.action_dim + 13
-    return max(1, CHUNK_BYTES // slot_bytes // _LANES) * _LANES
+    return max(1, CHUNK_BYTES // slot_bytes // BRANCHING) * BRANCHING
 
 
 def _chunk(
@@ -230,7 +234,7 @@ def _window(whole: jax.Array | np.ndarray, index: int, origin: int, width: int) 
 
 
 def _small_arrays(replays: rp.Replay) -> dict[str, np.ndarray]:
-    rows = -(-int(np.max(np.asarray(replays.size))) // _LANES)
+    rows = -(-int(np.max(np.asarray(replays.size))) // BRANCHING)
     rest = {field: getattr(replays, field)[:, :rows] for field in _SMALL}
     for field in dataclasses.fields(replays):
         if field.name not in (*_BY_SLOT, *_SMALL, "spec"):

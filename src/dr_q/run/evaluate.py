@@ -10,8 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_q.envs import Pool, stream_seed
+from dr_q.run.errors import TrainingError
 from dr_q.run.policy import PolicyNetworks
 from dr_q.run.seeds import Seeds
+
+LONGEST_EPISODE = 100_000
+"""Steps of an evaluation after which an environment without a time limit is taken to have no end."""
 
 
 class Evaluation(NamedTuple):
@@ -45,6 +49,11 @@ def evaluate(
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
     while running.any():
         lengths += running
+        if pool.spec.episode_length is None and lengths.max() > LONGEST_EPISODE:
+            raise TrainingError(
+                f"an evaluation episode has not ended after {LONGEST_EPISODE:,} steps, and the environment has no time "
+                "limit; give it one: gymnasium.wrappers.TimeLimit(env, STEPS)"
+            )
         obs, reward, running = pool.evaluate_step(agents.greedy(policies, obs))
         returns += reward
     results = [

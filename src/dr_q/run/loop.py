@@ -17,6 +17,7 @@ import numpy as np
 from dr_q.envs import EnvSpec, Pool, Source, Transitions, cores, open_pool
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
+from dr_q.run.errors import TrainingError
 from dr_q.run.evaluate import Evaluated, Evaluation, Evaluator
 from dr_q.run.log import Boards, Display, RunFiles
 from dr_q.run.plan import GIB, Plan, make_plan, memory_of
@@ -26,13 +27,10 @@ from dr_q.run.signals import Signals
 from dr_q.run.step import PARTS, Clock, Stepper
 
 LOG_EVERY = 1_000
+_STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
 _CORES_TO_EVALUATE = 6
 """Beyond one for each training simulator."""
 Callback = Callable[[list[Evaluation]], None]
-
-
-class TrainingError(RuntimeError):
-    """A run that cannot go on: why, and what to do."""
 
 
 class Outcome(NamedTuple):
@@ -85,7 +83,7 @@ def train(settings: Settings, folder: Path, options: Options, *, resume: bool = 
     pool = open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
     try:
-        with Signals() as signals:
+        with Signals("" if options.quiet else _STOPPING) as signals:
             run = _Run(settings, folder, options, pool, for_evaluation, resume)
             try:
                 return run.go(signals)
@@ -139,6 +137,7 @@ class _Run:
         self.agents = axis.Seeds(plan.task, self.seeds)
         self.step = 0
         self.evaluated_at = -1
+        self.diverged: set[int] = set()
         arrived = self._resume() if resume else None
         if resume:
             self.files.go_on(self.step)
@@ -198,12 +197,16 @@ class _Run:
 
     def _check_starts(self) -> None:
         valid = self.agents.have_valid_start()
-        if not valid.all():
-            raise TrainingError(
-                f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
-                f"{self.config.horizon} transitions to learn from: its episodes are all truncated sooner; "
-                "give longer episodes, or let the environment terminate instead of truncate, or explore longer"
-            )
+        if valid.all():
+            return
+        what = f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
+        what += f"{self.config.horizon} transitions to learn from"
+        if self.step <= self.config.horizon:
+            raise TrainingError(f"{what}: too few steps yet; give more exploration_steps")
+        raise TrainingError(
+            f"{what}: its episodes are all truncated sooner; give longer episodes, or let the environment terminate "
+            "instead of truncate, or explore longer"
+        )
 
     def _evaluate(self) -> None:
         self.clock.lap("other")
@@ -257,6 +260,7 @@ class _Run:
             for i, seed in enumerate(self.seeds)
         ]
         self.files.append_metrics(columns, rows)
+        self._look_for_divergence(values)
         self.boards.scalars(
             {
                 **{f"train/{name}": float(x.mean()) for name, x in values.items()},
@@ -264,6 +268,23 @@ class _Run:
             },
             self.step,
         )
+
+    def _look_for_divergence(self, values: dict[str, np.ndarray]) -> None:
+        """Say which seeds compute with numbers that are none; end if all do."""
+        lost = {
+            seed: name
+            for i, seed in enumerate(self.seeds)
+            for name, x in reversed(values.items())
+            if not np.isfinite(x[i]).all()
+        }
+        for seed in lost.keys() - self.diverged:
+            self.display.say(f"seed {seed} has diverged: {lost[seed]} is not finite at step {self.step:,}")
+        self.diverged |= lost.keys()
+        if self.diverged == set(self.seeds):
+            raise TrainingError(
+                f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is not finite): look for "
+                "rewards or observations that are very large, and scale them; earlier checkpoints are left"
+            )
 
     def _checkpoint(self) -> None:
         self.clock.lap("other")
@@ -284,18 +305,18 @@ class _Run:
 
     def _resume(self) -> Transitions | None:
         """Go on from the last checkpoint; what came of its last actions."""
+        self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
         steps = self.checkpoints.steps()
         if not steps:
             self.files.drop_after(-1)
             self.display.say(f"{self.folder} has no checkpoint yet: from the beginning")
             return None
-        self.checkpoints.tidy()  # what a killed run left half-written
         saved = self.checkpoints.load(steps[-1], self.agents.task)
         self.step = self.evaluated_at = saved.agent_steps
         self.files.drop_after(self.step)
         arrived = self._back_to(saved)
         if self.agents.frames is not None and saved.frames is not None:
-            self.agents.frames.rings[...] = saved.frames
+            self.agents.frames.rings = saved.frames
         self.agents.restore(saved.states, saved.turn)
         self.display.say(f"resumed at step {self.step:,}")
         return arrived

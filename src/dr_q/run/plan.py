@@ -1,8 +1,10 @@
 """What a run holds in memory, and where, decided before anything is allocated."""
 
+import contextlib
 import dataclasses
 import math
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -66,11 +68,28 @@ class Plan:
 
 def memory_of(device: axis.Device) -> Memory:
     """What a device and this machine have."""
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    host = main_memory()
     if device.platform == "cpu":
         return Memory("main memory", host, host, shared=True)
     limit = (device.memory_stats() or {}).get("bytes_limit", 0)
     return Memory(device.device_kind, limit or host, host)
+
+
+def main_memory(processes: Path = Path("/proc/self/cgroup"), limits: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that this process may have: the machine's, or less in a container or under a scheduler (cgroups)."""
+    allowed = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for line in processes.read_text().splitlines() if processes.exists() else ():
+        _, kinds, group = line.split(":", 2)
+        if kinds and "memory" not in kinds.split(","):
+            continue
+        root, name = (limits / "memory", "memory.limit_in_bytes") if kinds else (limits, "memory.max")
+        own = root / group.lstrip("/")
+        for folder in (own, *own.parents):  # a group has its parents' limits as well
+            if not folder.is_relative_to(root):
+                break
+            with contextlib.suppress(OSError, ValueError):  # "max": none
+                allowed.append(int((folder / name).read_text()))
+    return min(allowed)
 
 
 def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 1) -> Plan:

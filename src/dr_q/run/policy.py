@@ -9,10 +9,11 @@ import jax
 import numpy as np
 
 from dr_q import agent as drq
-from dr_q.agent import Config, ConfigError, TaskShape
+from dr_q.agent import ConfigError, TaskShape
 from dr_q.envs import ActionScale, EnvSpec
 from dr_q.networks import Actor, PixelStateEncoder, VectorStateEncoder
 from dr_q.run import arrays
+from dr_q.run.settings import config_from_json
 
 
 class PolicyNetworks(eqx.Module):
@@ -122,7 +123,7 @@ def load(path: str | Path, seed: int | None = None) -> Policy:
     """A policy from a run's folder or its `policy` folder; by default the seed whose last evaluation was best."""
     record = policy_record(path)
     file, seed = policy_file(path, record, seed)
-    config = Config(**{**record["config"], "reward_range": tuple(record["config"]["reward_range"])})
+    config = config_from_json(record)
     shape = TaskShape(tuple(record["obs_shape"]), len(record["action_low"]), record["history"])
 
     def build() -> PolicyNetworks:

@@ -337,6 +337,10 @@ class Placement:
         """Arrays with a leading axis of seeds, on their devices."""
         return jax.device_put(tree, self._sharding)
 
+    def put_copy(self, tree: Any) -> Any:
+        """The same as the devices' own, which a step may write over: on a CPU `put` may give memory of numpy's."""
+        return jax.device_put(tree, self._sharding, may_alias=False)
+
     def put_step(self, array: np.ndarray) -> Any:
         """The same for what goes to a compiled program at every step: to one device, the program sends it faster."""
         return array if self._mesh is None else self.put(array)
@@ -430,8 +434,7 @@ class Seeds:
 
     def restore(self, states: SeedStates, turn: Turn) -> None:
         """Go on from a checkpoint's states; frames in host memory have been written already."""
-        # Copies: what a step donates must be the device's own, not memory that numpy still holds.
-        self._held = _hold(self._run.copy(self.placement.put(states)))
+        self._held = _hold(self.placement.put_copy(states))
         self.turn = self.placement.put(turn)
         if self.frames is not None:
             self.frames.restore(np.asarray(states.replays.cursor))

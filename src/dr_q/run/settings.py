@@ -78,7 +78,7 @@ class Settings:
 
 
 def config_from_json(record: dict[str, Any]) -> Config:
-    """The config among a run's settings in run.json."""
+    """The config in a run's settings, or in what stands beside a policy."""
     config = record["config"]
     return Config(**{**config, "reward_range": tuple(config["reward_range"])})
 

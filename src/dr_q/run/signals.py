@@ -1,5 +1,7 @@
 """SIGINT and SIGTERM as a request to stop at a good moment."""
 
+import contextlib
+import os
 import signal
 import threading
 from typing import Any
@@ -8,8 +10,10 @@ from typing import Any
 class Signals:
     """Within it a signal is kept in `received` for the caller to act on; a second one stops at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: str = "") -> None:
+        """`answer`: a line for the standard error at the first signal."""
         self.received = 0
+        self._answer = answer
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Signals":
@@ -23,6 +27,9 @@ class Signals:
         if self.received:
             raise KeyboardInterrupt
         self.received = number
+        if self._answer:
+            with contextlib.suppress(OSError):  # nobody listens
+                os.write(2, f"{self._answer}\n".encode())  # a handler may come in the middle of a print
 
     def __exit__(self, *_: object) -> None:
         """Leave them to whoever had them before."""
