@@ -26,7 +26,7 @@ from dr_q.report.canvas import new_figure, save_figure, short_count
 from dr_q.report.results import run_timing
 from dr_q.report.statistics import FEWEST_SEEDS, difference, difference_p, final_scores, holm, mean
 from dr_q.report.style import style
-from dr_q.sweep.estimate import nearest
+from dr_q.sweep.estimate import expected_rate, nearest
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -239,12 +239,13 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
     later = [c for c in compared if c.agent_steps > FIRST_STEPS and c.agent_steps % LATER_EVERY == 0]
     return {
         "comparison": comparison_table(c for c in compared if c.agent_steps <= FIRST_STEPS),
+        "relative": relative_table(compared),
         "budget": picture("budget") + comparison_table(later) if later else NOTHING_YET,
         "ablations": picture("ablations") + markdown(ABLATION_COLUMNS, ablation_rows(results))
         if {r.preset for r in results} > {COMPARED}
         else NOTHING_YET,
         "runs": markdown(
-            ("run", "command", "agent steps", "minutes", "seed-steps/s", "versions"),
+            ("run", "command", "agent steps", "minutes", "seed-steps/s", "program", "versions"),
             (run_row(run) for run in runs),
         ),
         "missing": markdown(("what", "command", "minutes on one H200, about"), map(missing_row, missing(results))),
@@ -277,6 +278,35 @@ def comparison_table(compared: Iterable[Compared]) -> str:
             for c in sorted(compared, key=lambda c: (c.task, c.agent_steps))
         ),
     )
+
+
+def relative_table(compared: list[Compared]) -> str:
+    """Differences as shares of the authors' mean, at each task's last checkpoint up to FIRST_STEPS, and their mean."""
+    last = {c.task: c for c in sorted(compared, key=lambda c: c.agent_steps) if c.agent_steps <= FIRST_STEPS}
+    rows = [
+        (f"`{c.task}`", f"{c.agent_steps:,}", *(f"{100 * x / c.authors:+.0f}%" for x in (c.difference, c.low, c.high)))
+        for _, c in sorted(last.items())
+    ]
+    counted = [c for c in last.values() if c.verdict() != "too early"]
+    gap = mean_difference(counted)
+    rows.append((f"mean of {len(counted)}, not too early", "", *(f"{100 * x:+.1f}%" for x in gap)))
+    return markdown(("task", "agent steps", "ours minus the authors', of theirs", "from", "to"), rows)
+
+
+def mean_difference(compared: list[Compared]) -> tuple[float, float, float]:
+    """Of shares of the authors' means, taken as fixed; 95% interval by Welch and Satterthwaite."""
+    from scipy import stats
+
+    value = float(np.mean([c.difference / c.authors for c in compared]))
+    parts = [
+        ((sd / c.authors) ** 2 / count, count - 1)
+        for c in compared
+        for sd, count in ((c.ours_sd, c.ours_seeds), (c.authors_sd, c.authors_seeds))
+    ]
+    total = sum(variance for variance, _ in parts)
+    degrees = total**2 / sum(variance**2 / free for variance, free in parts)
+    half = float(stats.t.ppf(0.975, degrees)) * total**0.5 / len(compared)
+    return value, value - half, value + half
 
 
 def chance(p: float) -> str:
@@ -321,29 +351,39 @@ def mean_and_sd(values: list[float]) -> str:
 
 
 def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> str:
-    """Runs that were made more than once, by name, beside those that the comparison takes."""
+    """Runs that were made more than once, by name, beside those that the comparison takes, seed by seed."""
+    from scipy import stats
+
     rows = []
     for name, other in sorted(repeats.items()):
         for task, preset, steps in sorted({(r.task, r.preset, r.agent_steps) for r in other if r.agent_steps > 0}):
-            sides = [scores(x, task, preset, steps) for x in (results, other)]
-            if not sides[0]:
+            sides = [
+                {r.seed: r.score for r in x if (r.task, r.preset, r.agent_steps) == (task, preset, steps)}
+                for x in (results, other)
+            ]
+            both = sorted(sides[0].keys() & sides[1].keys())
+            if len(both) < FEWEST_SEEDS:
                 continue
-            gap, p = difference(*sides), difference_p(*sides)
-            row = (f"`{task}`", f"{steps:,}", mean_and_sd(sides[0]), f"`{name}`", mean_and_sd(sides[1]))
+            gaps = [sides[0][seed] - sides[1][seed] for seed in both]
+            gap, p = mean(gaps), float(stats.ttest_1samp(gaps, 0.0).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+            scored = [mean_and_sd([side[seed] for seed in both]) for side in sides]
+            row = (f"`{task}`", f"{steps:,}", scored[0], f"`{name}`", scored[1])
             rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", chance(p)))
-    head = ("task", "agent steps", "in the comparison", "the other run", "its score", "difference", "p")
+    head = ("task", "agent steps", "in the comparison", "the other run", "its score", "difference by seed", "p")
     return markdown(head, rows)
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:
     info, rate = run.info, rate_of(run)
     versions = info["versions"]
+    program = versions.get("source")
     return (
         f"`{run.folder.name}`",
         f"`{command(info['settings'])}`",
         f"{info['agent_steps']:,}" + ("" if info["status"] == "finished" else " (stopped)"),
         f"{info['seconds'] / 60:.1f}",
         "not kept" if rate is None else f"{rate:,.0f}",
+        f"`{program}`" if program else "older, not recorded",
         f"{versions['device']}, jax {versions['jax']}, mujoco {versions['mujoco']}",
     )
 
@@ -374,7 +414,7 @@ def missing_row(wanted: Wanted) -> tuple[str, ...]:
     return (
         f"`{wanted.task}`, {wanted.preset}, {wanted.seeds} seed{'s' if wanted.seeds > 1 else ''} to {wanted.steps:,}",
         f"`{command(settings)}`",
-        f"{wanted.seeds * wanted.steps / near.seed_steps_per_s / 60:.0f}",
+        f"{wanted.seeds * wanted.steps / expected_rate(near, wanted.seeds) / 60:.0f}",
     )
 
 
@@ -401,7 +441,7 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
     tasks = sorted({r.task for r in results if r.preset == COMPARED})
     columns = min(4, len(tasks))
     rows = -(-len(tasks) // columns)
-    figure, panels = new_figure(3.1 * columns, 2.6 * rows + 0.5, rows, columns, len(tasks))
+    figure, panels = new_figure(max(6.4, 3.1 * columns), 2.6 * rows + 0.5, rows, columns, len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         mine = [r for r in results if (r.task, r.preset) == (task, COMPARED)]
         for seed in sorted({r.seed for r in mine}):
@@ -467,17 +507,19 @@ def interval_half(sd: float, count: int) -> float:
 
 
 def draw_differences(compared: list[Compared], path: Path) -> None:
-    """Ours minus the authors', in units of the authors' standard deviation over seeds."""
+    """Ours minus the authors', as a share of the authors' mean."""
     rows = sorted(compared, key=lambda c: (c.task, c.agent_steps), reverse=True)
+    rows = [c for c in rows if c.verdict() != "too early"]
     figure, (panel,) = new_figure(7.0, 0.24 * len(rows) + 1.3, 1, 1)
     for place, c in enumerate(rows):
-        ends = [x / c.authors_sd for x in (c.low, c.difference, c.high)]
+        ends = [100 * x / c.authors for x in (c.low, c.difference, c.high)]
         panel.plot(ends[::2], [place, place], color=style(0)["color"], linewidth=1.6)
         panel.plot(ends[1], place, "o", color=style(0)["color"], markersize=4.5)
     panel.axvline(0, color="black", linewidth=0.8)
     panel.set_yticks(range(len(rows)), [f"{c.task}, {short_count(c.agent_steps)}" for c in rows])
-    panel.set_xlabel("below the authors'  <  standard deviations of the authors' seeds  >  above", fontsize=8)
-    save_figure(figure, "Ours minus the authors', 95% intervals (Welch), not corrected for their number", path)
+    panel.set_xlabel("below the authors'  <  % of the authors' mean  >  above", fontsize=8)
+    title = "Ours minus the authors', 95% intervals (Welch), not corrected for their number; without those too early"
+    save_figure(figure, title, path)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dr_q.envs import humanoid_bench, suite_tasks
 from dr_q.run.settings import Settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import share_of
-from dr_q.sweep.estimate import MEASURED, nearest, wall_hours
+from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
 from dr_q.sweep.job import Share
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
@@ -176,9 +176,18 @@ def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(
     assert found.sentences()[0] == "6 jobs, 1 finished"
 
 
-def test_the_number_of_seeds_counts_more_than_the_task():
+def test_fewer_seeds_are_expected_to_be_slower_and_more_not_to_be_faster():
+    ant = nearest("gym/Ant-v4", 1)
+    assert ant is not None
+    assert ant == ("gym/Ant-v4", 10, 1_963.0)
+    assert expected_rate(ant, 10) == expected_rate(ant, 20) == 1_963.0
+    assert expected_rate(ant, 1) == pytest.approx(1_963 * 510 / 2_737)
+    assert expected_rate(ant, 3) == pytest.approx(1_963 * (510 + 1_728) / 2 / 2_737)
+
+
+def test_what_was_measured_most_like_a_task():
     assert nearest("dmc/humanoid-run", 10) == ("dmc/humanoid-run", 10, 2_350.0)
-    assert nearest("dmc/humanoid-run", 1) == ("dmc/cheetah-run", 1, 510.0)
+    assert nearest("dmc/walker-run", 1) == ("dmc/cheetah-run", 1, 510.0)
     assert nearest("dmc/humanoid-stand", 10) == ("dmc/humanoid-walk", 10, 2_063.0)  # the same robot, the slower
     assert nearest("dmc/dog-run", 10) == ("dmc/humanoid-walk", 10, 2_063.0)  # the same suite
     assert nearest("dmc/walker-run", 10) == ("dmc/cheetah-run", 10, 2_737.0)
