@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dr_q.agent import PRESETS, Config, ConfigError, preset
+    from dr_q.envs import EnvError, TaskError
     from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
     from dr_q.run import Evaluation, Policy, load, train
 
@@ -17,8 +18,10 @@ _HOME = {
     "PRESETS": "dr_q.agent",
     "Config": "dr_q.agent",
     "ConfigError": "dr_q.agent",
+    "EnvError": "dr_q.envs",
     "Evaluation": "dr_q.run",
     "Policy": "dr_q.run",
+    "TaskError": "dr_q.envs",
     "actor_from_torch": "dr_q.networks",
     "critic_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
@@ -31,8 +34,10 @@ __all__ = [
     "PRESETS",
     "Config",
     "ConfigError",
+    "EnvError",
     "Evaluation",
     "Policy",
+    "TaskError",
     "__version__",
     "actor_from_torch",
     "critic_from_torch",

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import difflib
+import errno
 import inspect
 import json
 import math
@@ -18,13 +19,14 @@ from rich.table import Table
 
 import dr_q
 from dr_q.agent import PRESETS, Config, ConfigError, preset
-from dr_q.envs import SUITES, TaskError, WorkerError, canonical, suite_tasks
+from dr_q.envs import SUITES, EnvError, TaskError, WorkerError, canonical, suite_tasks
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY
 
 USAGE_ERROR = 2
 FAILURE = 1
 INTERRUPTED = 130
+_CANNOT_BE_THERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 CLOSED_PIPE = 141
 
 
@@ -1071,6 +1073,9 @@ _COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; bad input gives one line and exit code 2, signals and closed pipes no traceback."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # a console script has not got it, and module:Id is often a file right here
     try:
         try:
             return _run_command(arguments)
@@ -1112,9 +1117,16 @@ def _run_command(arguments: list[str] | None) -> int:
     except (ConfigError, TaskError) as error:
         print(f"dr-q: {error}", file=sys.stderr)
         return USAGE_ERROR
-    except (TrainingError, WorkerError) as error:
+    except (TrainingError, WorkerError, EnvError) as error:
         print(f"dr-q: {error}", file=sys.stderr)
         return FAILURE
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"dr-q: cannot use {error.filename}: {error.strerror}", file=sys.stderr)
+        return USAGE_ERROR if error.errno in _CANNOT_BE_THERE else FAILURE
 
 
 __all__ = ["SUITES", "main"]

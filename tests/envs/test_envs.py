@@ -155,6 +155,7 @@ def test_images_of_gymnasium_are_stacked_channels_first():
     [
         (toys.Discrete, "Discrete has Discrete actions; DR.Q needs a Box"),
         (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds"),
+        (toys.NotMade, r"NotMade cannot be made: RuntimeError: no robot there \(.*toys.py, line \d+\)"),
         (toys.TextObs, "TextObs has observations in .* DR.Q needs a Box or a Dict of boxes"),
     ],
 )

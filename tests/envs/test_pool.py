@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from dr_q.envs import InProcessPool, ProcessPool, Source, TaskError, WorkerError
+from dr_q.envs import EnvError, InProcessPool, Pool, ProcessPool, Source, TaskError, WorkerError
 from tests.envs import toys
 
 SEEDS = [3, 4]
@@ -111,6 +111,44 @@ def test_a_dead_worker_is_named(spin):
             walk(pool, 10)
     finally:
         pool.close()
+
+
+def steps(pool: Pool, count: int) -> None:
+    pool.begin()
+    for _ in range(count):
+        pool.send(np.zeros((1, 1), np.float32))
+        pool.receive()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("raises", r"Breaks failed in step\(action\): OSError: serial port lost \(.*toys.py, line \d+\)$"),
+        ("four values", r"Breaks: step\(action\) gave 4 values, expected \(obs, reward, terminated, truncated, info\)"),
+        ("another size", r"Breaks gave an observation of shape \(3,\); its observation space is Box"),
+        ("nan reward", "the environment gave a reward of nan"),
+        ("inf", "the environment gave an observation that is not finite at 0"),
+    ],
+)
+def test_what_an_environment_does_wrong_is_said_in_one_line(wrong, message):
+    """In this process, and in processes of their own."""
+    environment = type("Breaks", (toys.Breaks,), {"wrong": wrong})
+    for pool in (InProcessPool(Source(environment), [3], 1), ProcessPool(Source(environment), [3], 1)):
+        try:
+            with pytest.raises(EnvError, match=message) as error:
+                steps(pool, 12)
+            assert "\n" not in str(error.value)
+        finally:
+            pool.close()
+    assert str(error.value).startswith("seed 3: ")
+
+
+def test_actions_that_are_no_numbers_are_not_blamed_on_the_environment():
+    pool = InProcessPool(Source(toys.Walk), [0], 1)
+    pool.begin()
+    pool.send(np.full((1, 1), np.nan, np.float32))
+    with pytest.raises(EnvError, match="the agent has diverged"):
+        pool.receive()
 
 
 @pytest.mark.parametrize("spin", [False, True])

@@ -113,6 +113,33 @@ class Uneven(Toy):
         return self.got, 0.0, False, False, {}
 
 
+class Breaks(Walk):
+    """Does something wrong at its tenth step, as `wrong` says."""
+
+    wrong = "raises"
+
+    def step(self, action) -> Any:
+        obs, reward, _, _, info = super().step(action)
+        if self.t != 10:
+            return obs, reward, False, False, info
+        if self.wrong == "raises":
+            raise OSError("serial port\nlost")
+        if self.wrong == "four values":
+            return obs, reward, False, info
+        if self.wrong == "another size":
+            return np.zeros(3, np.float32), reward, False, False, info
+        if self.wrong == "nan reward":
+            return obs, np.nan, False, False, info
+        return np.array([np.inf], np.float32), reward, False, False, info
+
+
+class NotMade(Toy):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("no robot there")
+
+
 class DictObs(Toy):
     """A Dict of vectors."""
 

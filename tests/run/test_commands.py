@@ -74,6 +74,7 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["export", str(run), "--out", str(out / "other"), "--seed", "7"]) == 2
     assert "no seed 7 in" in capsys.readouterr().err
     file = out / "seed0.safetensors"
+    assert file.stat().st_mode == (out / "policy.json").stat().st_mode  # who may read the one may read the other
     weights = load_file(file)
     name = next(iter(weights))
     save_file({**weights, name: weights[name][:-1].copy()}, file)
@@ -81,8 +82,14 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert main(command) == 2
         error = capsys.readouterr().err
         assert f"'{name}' has shape" in error
-        assert "it belongs to another version of dr-q" in error
+        assert "it belongs to another environment, or another version of dr-q" in error
         assert error.count("\n") == 1
+    file.write_bytes(b"half")
+    assert main(["eval", str(out)]) == 2
+    assert f"{file} cannot be read" in capsys.readouterr().err
+    (out / "policy.json").write_text("{")
+    assert main(["eval", str(out)]) == 2
+    assert "policy.json is damaged: it has no task" in capsys.readouterr().err
 
 
 def test_pixels_through_the_command(tmp_path, monkeypatch):

@@ -244,6 +244,21 @@ def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkey
     assert len(referred) == len(list((tmp_path / "checkpoints" / "replay").rglob("*.safetensors")))
 
 
+def test_a_damaged_checkpoint_is_named_and_an_older_one_offered(tmp_path, capsys):
+    out = tmp_path / "run"
+    dr_q.train(toys.Walk, steps=80, out=out, **tiny.RUN, **tiny.SIZES)
+    newest = out / "checkpoints" / "80"
+    for name in ("agents.safetensors", "checkpoint.json"):
+        (newest / name).write_bytes(b"{")
+        with pytest.raises(dr_q.ConfigError, match=rf"step 80 is damaged: .*{name} .*; to go on from step 40, remove"):
+            dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS)
+    shutil.rmtree(newest)
+    assert dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS, quiet=True).status == "finished"
+    (out / "run.json").write_text("{")
+    with pytest.raises(dr_q.ConfigError, match=r"run.json is damaged: it has no settings"):
+        dr_q.train(toys.Walk, resume=out)
+
+
 def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
     """Its results would be lost."""
     out = tmp_path / "run"
@@ -297,12 +312,14 @@ def test_a_full_replay_is_not_put_into_a_larger_one(tmp_path):
         checkpoints.load(1, TASK._replace(capacity=2048))
 
 
-def test_a_resumed_run_holds_its_replay_once():
-    """What was read is not copied on the host, and is the device's own there."""
+def test_what_was_read_is_not_copied_on_the_host_and_not_written_over():
     x = np.zeros((1, 1000), np.float32)
     assert arrays.fill({"x": jax.ShapeDtypeStruct(x.shape, x.dtype)}, {"x": x}, "a file")["x"] is x
-    place = axis.Placement(1)
-    assert place.put_copy(x).unsafe_buffer_pointer() != x.ctypes.data
+    states = jax.tree.map(np.asarray, axis.init_states(TASK, ROOTS))
+    agents = axis.Seeds(TASK, [0, 1])
+    agents.restore(states, axis.Turn(jnp.ones((2, 500)), jnp.zeros((2, 2))))
+    theirs = {leaf.ctypes.data for leaf in jax.tree.leaves(states)}
+    assert not theirs & {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(agents.states)}
 
 
 def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):

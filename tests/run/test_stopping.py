@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import dr_q
+from dr_q.cli import main
 from dr_q.run import evaluate, loop
 from dr_q.run.errors import TrainingError
 from dr_q.run.signals import Signals
@@ -58,3 +61,71 @@ def test_the_first_signal_is_answered_and_the_second_ends(capfd):
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert capfd.readouterr().err == ""
+
+
+def test_a_run_whose_environment_fails_says_how_to_go_on(tmp_path, capsys):
+    out, settings = tmp_path / "run", {**tiny.RUN, **tiny.SIZES, "quiet": False, "in_process": True}
+    with pytest.raises(dr_q.EnvError, match=r"Breaks failed in step\(action\): OSError: serial port lost"):
+        dr_q.train(toys.Breaks, steps=80, out=out, **settings)
+    assert f"go on with: dr_q.train(THE_SAME_CALLABLE, resume='{out}')" in capsys.readouterr().out
+    assert dr_q.train(toys.Walk, resume=out, steps=80).status == "finished"  # begins again: it had no checkpoint
+    assert "has no checkpoint yet: from the beginning" in capsys.readouterr().out
+
+
+def test_a_run_that_only_explores_says_so(tmp_path, capsys):
+    dr_q.train(toys.Walk, steps=40, out=tmp_path / "run", **{**tiny.RUN, **tiny.SIZES, "quiet": False})
+    told = capsys.readouterr().out
+    assert "nothing will be learnt: all 40 steps explore; give more steps than exploration_steps, 40" in told
+    assert "step 40 of 40" in told
+    assert "left" not in told, "random actions say nothing of how long learning takes"
+
+
+WRONG = """
+import dr_q
+from tests.envs import toys
+walk = toys.Walk
+for task, settings in (
+    (walk, {"steps": 1e3}), (walk, {"eval_evry": 3}), (walk, {"stop_after": -1}), (walk(), {}), (3, {})
+):
+    try:
+        dr_q.train(task, out=OUT, **settings)
+    except (dr_q.ConfigError, dr_q.TaskError) as error:
+        print(error)
+"""
+
+
+def test_arguments_that_cannot_be_are_refused(tmp_path):
+    """In another process: in this one types are checked before that."""
+    code = WRONG.replace("OUT", repr(str(tmp_path / "run")))
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == [
+        "steps must be a whole number, got 1000.0",
+        "unknown setting 'eval_evry'; did you mean 'eval_every'?",
+        "stop_after must be more than 0 minutes, got -1",
+        *(
+            f"got {kind} as a task; give a name, or a callable that makes a new environment each time: a class, or "
+            "lambda: MyEnv(...)"
+            for kind in ("Walk", "int")
+        ),
+    ]
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_cannot_be_written_give_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "file" / "run"), *tiny.flags()]) == 2
+    assert capsys.readouterr().err.startswith(f"dr-q: cannot use {tmp_path / 'file'}")
+    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "file"), *tiny.flags()]) == 2
+    assert "is a file; choose another --out" in capsys.readouterr().err
+
+
+def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
+    (tmp_path / "my_robot.py").write_text(
+        "import gymnasium\nfrom tests.envs import toys\n"
+        "gymnasium.register('Robot-v0', toys.Walk, max_episode_steps=9)\n"
+    )
+    assert main(["train", "my_robot:Robot-v0", "--out", "run", *tiny.flags(steps=40)]) == 0
+    assert main(["eval", "run", "--episodes", "0"]) == 2
+    assert "episodes must be at least 1, got 0" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """The agent of one seed: config, state, losses, updates and actions, all pure."""
 
 from dr_q.agent.act import explore, greedy_action, random_action
-from dr_q.agent.config import PRESETS, Config, ConfigError, preset
+from dr_q.agent.config import PRESETS, Config, ConfigError, check_names, preset
 from dr_q.agent.losses import (
     CriticBatch,
     EncoderTerms,
@@ -44,6 +44,7 @@ __all__ = [
     "TaskShape",
     "actor_critic_step",
     "actor_loss",
+    "check_names",
     "critic_loss",
     "critic_target",
     "draw_for_critic",

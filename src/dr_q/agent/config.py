@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from dr_q.networks import Activation
@@ -235,10 +236,15 @@ def preset(name: str, **changes: Any) -> Config:
         close = difflib.get_close_matches(name, PRESETS, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
         raise ConfigError(f"unknown preset '{name}'; {hint}presets: {', '.join(PRESETS)}")
-    fields = {field.name for field in dataclasses.fields(Config)}
-    for change in changes:
-        if change not in fields:
-            close = difflib.get_close_matches(change, fields, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else f"; settings: {', '.join(sorted(fields))}"
-            raise ConfigError(f"unknown setting '{change}'{hint}")
+    check_names(changes)
     return Config(**{**PRESETS[name], **changes})
+
+
+def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Refuse a name that is neither a setting of `Config` nor one of the others."""
+    known = sorted({field.name for field in dataclasses.fields(Config)} | set(others))
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; settings: {', '.join(known)}"
+            raise ConfigError(f"unknown setting '{name}'{hint}")

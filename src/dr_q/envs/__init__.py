@@ -2,7 +2,7 @@
 
 from dr_q.envs.noisy import NOISE_DIMS, NoisyState
 from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, cores, open_pool
-from dr_q.envs.protocol import ActionScale, Env, EnvSpec, Step, TaskError
+from dr_q.envs.protocol import ActionScale, Env, EnvError, EnvSpec, Step, TaskError
 from dr_q.envs.seat import PacketLayout
 from dr_q.envs.seeding import stream_seed
 from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, canonical, make_env, suite_tasks
@@ -13,6 +13,7 @@ __all__ = [
     "SUITES",
     "ActionScale",
     "Env",
+    "EnvError",
     "EnvSpec",
     "InProcessPool",
     "NoisyState",

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.mujoco import MujocoEnv
 
-from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.protocol import ActionScale, EnvError, EnvSpec, Step, TaskError, failure
 from dr_q.envs.rendering import choose_backend
 
 STACKED_FRAMES = 3
@@ -27,13 +27,17 @@ class GymEnv:
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], name: str):
-        self._env = make()
+        try:
+            self._env = make()
+            box, self._space = self._env.action_space, self._env.observation_space
+        except TaskError:
+            raise
+        except Exception as error:  # anything may go wrong in other people's code
+            raise TaskError(f"{name} cannot be made: {failure(error)}") from error
         self._name = name
-        box = self._env.action_space
         low, high = _finite_box(box, name)
         self._scale = ActionScale(low, high)
         self._action_shape = box.shape
-        self._space = self._env.observation_space
         image = _image_shape(self._space)
         self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
         shape = (image[0] * STACKED_FRAMES, *image[1:]) if image else (_vector_size(self._space, name),)
@@ -48,17 +52,21 @@ class GymEnv:
 
     def reset(self, seed: int) -> np.ndarray:
         """Start an episode."""
-        obs, _ = self._env.reset(seed=seed)
+        obs, _ = self._call("reset(seed=...)", ("obs", "info"), lambda: self._env.reset(seed=seed))
         if self._frames is not None:
-            self._frames.extend([_channels_first(obs)] * STACKED_FRAMES)
-        return self._observe(obs)
+            self._frames.extend([self._frame(obs)] * STACKED_FRAMES)
+        seen = self._observe(obs)
+        if not np.isfinite(seen).all():
+            raise EnvError(f"{self._name}: reset(seed={seed}) gave an observation that is not finite; mend that")
+        return seen
 
     def step(self, action: np.ndarray) -> Step:
         """One agent step."""
         scaled = self._scale.to_env(action).reshape(self._action_shape or ())
-        obs, reward, terminated, truncated, _ = self._env.step(scaled)
+        given = ("obs", "reward", "terminated", "truncated", "info")
+        obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(scaled))
         if self._frames is not None:
-            self._frames.append(_channels_first(obs))
+            self._frames.append(self._frame(obs))
         return Step(self._observe(obs), float(reward), bool(terminated), bool(truncated))
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
@@ -75,11 +83,44 @@ class GymEnv:
         """Close the environment."""
         self._env.close()
 
+    def _call(self, what: str, gives: tuple[str, ...], call: Callable[[], Any]) -> Any:
+        """What the environment's own code gives; its errors in one line."""
+        try:
+            found = call()
+        except Exception as error:
+            raise EnvError(f"{self._name} failed in {what}: {failure(error)}") from error
+        if not isinstance(found, tuple) or len(found) != len(gives):
+            got = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+            raise EnvError(f"{self._name}: {what} gave {got}, expected ({', '.join(gives)}), as Gymnasium has it")
+        return found
+
     def _observe(self, obs: Any) -> np.ndarray:
         if self._frames is not None:
             return np.concatenate(list(self._frames))
-        parts = [obs[key] for key in self._space.spaces] if isinstance(self._space, spaces.Dict) else [obs]
-        return np.concatenate([np.asarray(part, np.float32).reshape(-1) for part in parts])
+        try:
+            return flat_observation(obs, self._space)
+        except (TypeError, ValueError, KeyError, IndexError):
+            pass
+        raise EnvError(f"{self._name} gave an observation {_described(obs)}; its observation space is {self._space}")
+
+    def _frame(self, image: Any) -> np.ndarray:
+        if np.shape(image) != self._space.shape:
+            raise EnvError(f"{self._name} gave an image {_described(image)}; its space has {self._space.shape}")
+        return _channels_first(image)
+
+
+def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
+    """As one vector: a Dict's boxes in the order of its keys; ValueError or the like where it is not of the space."""
+    if isinstance(space, spaces.Dict):
+        return np.concatenate([flat_observation(obs[key], box) for key, box in space.spaces.items()])
+    vector = np.asarray(obs, np.float32).reshape(-1)
+    if vector.size != int(np.prod(space.shape or ())):
+        raise ValueError("another size")
+    return vector
+
+
+def _described(obs: Any) -> str:
+    return f"with {', '.join(map(str, obs))}" if isinstance(obs, dict) else f"of shape {np.shape(obs)}"
 
 
 def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
@@ -140,7 +181,7 @@ def _finite_box(space: spaces.Space, name: str) -> tuple[np.ndarray, np.ndarray]
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise TaskError(
             f"{name} has actions in {space}; DR.Q needs finite bounds, low < high, in every dimension; "
-            "wrap it with gymnasium.wrappers.RescaleAction or clip its action space"
+            "wrap it, for instance: gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, SHAPE))"
         )
     return low, high
 

@@ -24,8 +24,8 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
-from dr_q.envs.protocol import EnvSpec, TaskError
-from dr_q.envs.seat import DONE, MESSAGE, WAKE, PacketLayout, Seat, SeatArrays
+from dr_q.envs.protocol import EnvError, EnvSpec, TaskError
+from dr_q.envs.seat import DONE, ENV_FAILED, MESSAGE, WAKE, PacketLayout, Seat, SeatArrays
 from dr_q.envs.tasks import make_env
 
 DEFAULT_TIMEOUT = 300.0
@@ -436,13 +436,15 @@ class ProcessPool(_SharedPart):
             "its environment hangs or is very slow; the last checkpoint can be resumed"
         )
 
-    def _died(self, worker: _Worker) -> WorkerError:
+    def _died(self, worker: _Worker) -> WorkerError | EnvError:
         with contextlib.suppress(subprocess.TimeoutExpired):
             worker.process.wait(2)
         worker.errors.seek(0)
         lines = worker.errors.read().decode(errors="replace").strip().splitlines()
-        said = f"; it said: {lines[-1]}" if lines else ""
         code = worker.process.returncode
+        if code == ENV_FAILED and lines:
+            return EnvError(f"seed {worker.seed}: {lines[-1]}")
+        said = f"; it said: {lines[-1]}" if lines else ""
         return WorkerError(f"the simulator of seed {worker.seed} died (exit code {code}){said}")
 
     def _write_message(self, worker: _Worker, message: Any) -> None:

@@ -1,13 +1,29 @@
 """The one small protocol behind which every simulator stands: numpy in, numpy out, no jax."""
 
 import dataclasses
+import traceback
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+_HOME = str(Path(__file__).parents[1])
+
 
 class TaskError(ValueError):
     """A task that cannot be had: what, got, allowed, what to do next."""
+
+
+class EnvError(RuntimeError):
+    """An environment that failed while it ran, in one line: which, how, and where in its code."""
+
+
+def failure(error: Exception) -> str:
+    """What went wrong, in one line, with the place in the code of whoever wrote the environment."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(_HOME)]
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,9 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dr_q.envs.protocol import Env, EnvSpec
+from dr_q.envs.protocol import Env, EnvError, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
 
+ENV_FAILED = 3
+"""A process's exit code where the environment's own code failed."""
 WAKE, MESSAGE, DONE = b"w", b"m", b"k"
 """On the pipe to a process: a command waits, a message follows; and from it: the command is carried out."""
 
@@ -150,7 +152,7 @@ class Seat:
     def step(self, arrays: SeatArrays) -> None:
         """One training step; at an episode's end the next one starts at once."""
         action = arrays.action.copy()
-        step = self._env.step(action)
+        step = self._checked(action, self._env.step(action))
         self._actions.append(action)
         observations, numbers = self._outcome(arrays)
         observations[0] = step.obs
@@ -193,10 +195,21 @@ class Seat:
         """One step of the evaluation episodes that still run."""
         arrays.eval_reward[:] = 0
         for i in np.flatnonzero(arrays.eval_running):
-            step = self._eval[i].step(arrays.eval_action[i].copy())
+            action = arrays.eval_action[i].copy()
+            step = self._checked(action, self._eval[i].step(action))
             arrays.eval_obs[i] = step.obs
             arrays.eval_reward[i] = step.reward
             arrays.eval_running[i] = not (step.terminated or step.truncated)
+
+    def _checked(self, action: np.ndarray, step: Step) -> Step:
+        """Numbers that are none would spread through the networks in silence."""
+        seen = self.spec.pixels or np.isfinite(step.obs).all()
+        if seen and math.isfinite(step.reward):
+            return step
+        if not np.isfinite(action).all():
+            raise EnvError("the actions are not finite: the agent has diverged; smaller rewards may help")
+        what = f"a reward of {step.reward}" if seen else f"an observation that is not finite at {_where_not(step.obs)}"
+        raise EnvError(f"the environment gave {what}, in training episode {self._episode} or an evaluation; mend that")
 
     def close(self) -> None:
         """Close all environments."""
@@ -205,6 +218,11 @@ class Seat:
 
     def _episode_seed(self) -> int:
         return stream_seed(self._seed, "train", self._episode)
+
+
+def _where_not(obs: np.ndarray) -> str:
+    found = np.flatnonzero(~np.isfinite(obs))
+    return ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more places" if len(found) > 5 else "")
 
 
 def _padded(shape: tuple[int, ...], dtype: np.dtype) -> int:

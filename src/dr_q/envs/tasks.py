@@ -35,6 +35,11 @@ def canonical(name: str) -> str:
 
 def make_env(task: str | Callable[[], gymnasium.Env], *, noise_dims: int = 0, render: bool = False) -> Env:
     """An environment by name (`dmc/walker-run`, `gym/Ant-v4`, `module:Id`), or from a callable that makes one."""
+    if not isinstance(task, str) and not callable(task):
+        raise TaskError(
+            f"got {type(task).__name__} as a task; give a name, or a callable that makes a new environment each time: "
+            "a class, or lambda: MyEnv(...)"
+        )
     env = (
         _from_name(task, render)
         if isinstance(task, str)
@@ -66,7 +71,8 @@ def _unknown(name: str) -> TaskError:
     hint = _hint(name, paper_tasks())
     if not hint and family not in FAMILIES:
         hint = "; a task is family/id (gym/..., dmc/..., dmc-visual/..., hbench/...) or module:Id"
-    return TaskError(f"unknown task '{name}'{hint} List: {where}")
+    stop = "" if hint.endswith("?") else "."
+    return TaskError(f"unknown task '{name}'{hint}{stop} List: {where}")
 
 
 def _hint(name: str, known: object) -> str:

@@ -5,13 +5,14 @@ import select
 import signal
 import sys
 import time
+import traceback
 from multiprocessing import resource_tracker, shared_memory
 from typing import Any, BinaryIO
 
 import cloudpickle
 
-from dr_q.envs.protocol import TaskError
-from dr_q.envs.seat import DONE, MESSAGE, Seat, SeatArrays
+from dr_q.envs.protocol import EnvError, TaskError
+from dr_q.envs.seat import DONE, ENV_FAILED, MESSAGE, Seat, SeatArrays
 
 NAP = 0.05
 LOOK_EVERY = 20e-6
@@ -127,5 +128,12 @@ if __name__ == "__main__":
         code = main()
     except _GoneError:
         code = 0
+    except EnvError as error:
+        print(error, file=sys.stderr)
+        code = ENV_FAILED
+    except Exception:  # os._exit below would say nothing of it
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)

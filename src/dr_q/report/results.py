@@ -37,13 +37,40 @@ class Result(NamedTuple):
 def read_run(folder: str | Path) -> RunRecord:
     """A run's folder; ValueError in one line where it is none."""
     folder = Path(folder)
-    for name in ("run.json", "evals.csv"):
+    _check_is_run(folder, "evals.csv")
+    evaluations: dict[int, list[tuple[int, float]]] = {}
+    for row in _evaluation_rows(folder):
+        evaluations.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row["return_mean"])))
+    return RunRecord(folder, read_run_json(folder), evaluations)
+
+
+def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
+    """What run.json says; ValueError in one line where it is not whole."""
+    _check_is_run(folder)
+    try:
+        info = json.loads((folder / "run.json").read_text())
+    except ValueError:
+        info = {}
+    missing = [name for name in ("settings", *needed) if name not in info]
+    if missing:
+        raise ValueError(f"{folder / 'run.json'} is damaged: it has no {missing[0]}; leave it out, or train again")
+    return info
+
+
+def _check_is_run(folder: Path, *more: str) -> None:
+    for name in ("run.json", *more):
         if not (folder / name).exists():
             raise ValueError(f"{folder} is not a run: it has no {name}; give the --out folder of dr-q train")
-    evaluations: dict[int, list[tuple[int, float]]] = {}
-    for row in _csv_rows(folder / "evals.csv"):
-        evaluations.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row["return_mean"])))
-    return RunRecord(folder, json.loads((folder / "run.json").read_text()), evaluations)
+
+
+def _evaluation_rows(folder: Path) -> list[dict[str, str]]:
+    rows = _csv_rows(folder / "evals.csv")
+    for number, row in enumerate(rows, start=2):
+        try:
+            _ = int(row["seed"]), int(row["agent_steps"]), float(row["return_mean"])
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"{folder / 'evals.csv'} is damaged in line {number}; mend or remove that line") from None
+    return rows
 
 
 def run_timing(run: RunRecord) -> dict[str, float]:
@@ -139,7 +166,7 @@ def _of_run(folder: Path) -> list[Result]:
             float(row["return_mean"]),
             {name: row[name] for name in EXTRA_COLUMNS if name in row},
         )
-        for row in _csv_rows(folder / "evals.csv")
+        for row in _evaluation_rows(folder)
     ]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import gymnasium
 
-from dr_q.agent import ConfigError
-from dr_q.report import read_run
+from dr_q.agent import ConfigError, check_names
+from dr_q.report.results import read_run_json
 from dr_q.run.checkpoint import Checkpoints
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.loop import Options, Outcome
@@ -53,7 +53,10 @@ def train(
         raise ConfigError(
             "no task given; name one (dr-q tasks lists them) or pass a callable that makes an environment"
         )
+    if stop_after is not None and stop_after <= 0:
+        raise ConfigError(f"stop_after must be more than 0 minutes, got {stop_after:g}")
     run_fields = {"eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims"}
+    check_names(settings, run_fields)
     chosen = make_settings(
         task,
         preset_name=preset,
@@ -71,7 +74,7 @@ def train(
 def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None, steps: int | None) -> Settings:
     """A run's own settings, with more steps if they are given."""
     try:
-        info = read_run(folder).info
+        info = read_run_json(folder, "status", "agent_steps", "seeds", "versions")
     except ValueError as error:
         raise ConfigError(str(error)) from None
     # One that was killed or failed before its first checkpoint may begin again; any other would lose its results.

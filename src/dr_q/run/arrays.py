@@ -6,11 +6,16 @@ from typing import Any
 
 import jax
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from dr_q.agent import ConfigError
 
-_OTHER_VERSION = "it belongs to another version of dr-q: use that one, or train again"
+_OTHER_VERSION = "it belongs to another environment, or another version of dr-q: use that one, or train again"
+
+
+class DamagedError(ConfigError):
+    """A file that is not what was once written."""
 
 
 def named(tree: Any) -> dict[str, np.ndarray]:
@@ -36,15 +41,21 @@ def fill(template: Any, arrays: dict[str, np.ndarray], what: str) -> Any:
 def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str] | None = None) -> None:
     """Write a file so that it is there whole or not at all."""
     part = path.with_name(path.name + ".part")
+    part.touch()
+    mode = part.stat().st_mode  # as for other files; safetensors lets nobody else read its own
     save_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, part, metadata)
+    part.chmod(mode)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(path)
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file."""
-    return load_file(path)
+    """The arrays of a file; DamagedError where it has none."""
+    try:
+        return load_file(path)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise DamagedError(f"{path} cannot be read ({error})") from None
 
 
 def shapes(tree: Any) -> dict[str, Any]:

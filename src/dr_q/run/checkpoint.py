@@ -104,10 +104,15 @@ class Checkpoints:
     def load(self, agent_steps: int, task: axis.Task) -> Saved:
         """Read a checkpoint, into replays of at least its capacity; its arrays are numpy's."""
         folder = self.folder / str(agent_steps)
-        record = self._record(folder)
-        agents = self.load_agents(agent_steps, task)
-        replays, frames = self._load_replays(folder, self._seeds, task)
-        stored = arrays.read(folder / "episodes.safetensors")
+        try:
+            record = self._record(folder)
+            agents = self.load_agents(agent_steps, task)
+            replays, frames = self._load_replays(folder, self._seeds, task)
+            stored = arrays.read(folder / "episodes.safetensors")
+        except arrays.DamagedError as error:
+            older = [step for step in self.steps() if step < agent_steps]
+            advice = f"to go on from step {older[-1]:,}, remove {folder}" if older else "train anew with another --out"
+            raise ConfigError(f"the checkpoint of step {agent_steps:,} is damaged: {error}; {advice}") from None
         episodes = [(number, stored[f"actions{i}"]) for i, number in enumerate(record["episodes"])]
         turn = axis.Turn(jnp.asarray(stored["frame"]), jnp.asarray(stored["action"]))
         arrived = Transitions(stored["packet"], axis.packet_layout(task.shape))
@@ -134,13 +139,19 @@ class Checkpoints:
 
     @staticmethod
     def _record(folder: Path) -> dict[str, Any]:
-        return json.loads((folder / "checkpoint.json").read_text())
+        try:
+            return json.loads((folder / "checkpoint.json").read_text())
+        except (OSError, ValueError):
+            raise arrays.DamagedError(f"{folder}/checkpoint.json cannot be read") from None
 
     def tidy(self) -> None:
         """Remove what no checkpoint refers to: unfinished ones, and chunks left over."""
         used: dict[int, set[str]] = {seed: set() for seed in self._seeds}
         for step in self.steps():
-            record = self._record(self.folder / str(step))
+            try:
+                record = self._record(self.folder / str(step))
+            except arrays.DamagedError:
+                return  # nobody knows what it refers to: leave all
             for seed, names in zip(record["seeds"], record["chunks"], strict=True):
                 used[seed] |= set(names)
         for seed in self._seeds:

@@ -185,7 +185,11 @@ class Display:
     def step(self, agent_steps: int) -> None:
         """Where the run is."""
         now = time.perf_counter()
-        if self._first is None or agent_steps < self._first[1]:
+        if agent_steps < self._settings.config.exploration_steps:  # which says nothing of how fast it will learn
+            if self._progress is not None:
+                self._progress.update(self._bar, completed=agent_steps, rate="exploring")
+            return
+        if self._first is None:
             self._first = (now, agent_steps)
         if self._progress is not None:
             seconds, steps = now - self._first[0], agent_steps - self._first[1]
@@ -198,7 +202,8 @@ class Display:
         mean = sum(e.return_mean for e in evaluations) / len(evaluations)
         if self._progress is not None:
             self._progress.update(self._bar, last=f"return {scores}{self._published}")
-        rate = ""
+        exploring = 0 < evaluations[0].agent_steps <= self._settings.config.exploration_steps
+        rate = ", exploring" if exploring else ""
         if self._first is not None and evaluations[0].agent_steps > self._first[1]:
             done = evaluations[0].agent_steps - self._first[1]
             seconds = time.perf_counter() - self._first[0]

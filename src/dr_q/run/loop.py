@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from dr_q.envs import EnvSpec, Pool, Source, Transitions, cores, open_pool
+from dr_q.envs import EnvError, EnvSpec, Pool, Source, Transitions, WorkerError, cores, open_pool
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
 from dr_q.run.errors import TrainingError
@@ -132,6 +132,11 @@ class _Run:
         plan = plan_for(settings, spec, options.device_memory)  # may refuse
         self.display = Display(settings, options.quiet)
         self.display.plan(plan)
+        if settings.steps <= self.config.exploration_steps:
+            self.display.say(
+                f"nothing will be learnt: all {settings.steps:,} steps explore; give more steps than "
+                f"exploration_steps, {self.config.exploration_steps:,}, or fewer of those (preset quick has 1,000)"
+            )
         self.evaluations: list[Evaluation] = []
         self.clock = Clock()
         self.agents = axis.Seeds(plan.task, self.seeds)
@@ -183,8 +188,10 @@ class _Run:
                     self.display.step(self.step)
                 if self.step % LOG_EVERY == 0:
                     self._log()
-        except BaseException:
+        except BaseException as error:
             self.files.write_status("failed", self.step)
+            if isinstance(error, EnvError | WorkerError):
+                self.display.say(f"failed at step {self.step:,}; once mended, go on with: {self._resume_call()}")
             raise
         finally:
             self.boards.close()
@@ -300,8 +307,13 @@ class _Run:
     def _end(self, status: str, number: int) -> Outcome:
         self.files.write_status(status, self.step)
         if status != "finished":
-            self.display.say(f"{status} at step {self.step:,}; go on with: dr-q train --resume {self.folder}")
+            self.display.say(f"{status} at step {self.step:,}; go on with: {self._resume_call()}")
         return Outcome(self.folder, status, self.step, self.evaluations, number)
+
+    def _resume_call(self) -> str:
+        if isinstance(self.settings.task, str):
+            return f"dr-q train --resume {self.folder}"
+        return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r})"
 
     def _resume(self) -> Transitions | None:
         """Go on from the last checkpoint; what came of its last actions."""

@@ -28,6 +28,7 @@ class PolicyNetworks(eqx.Module):
 
 
 _RECORD = "policy.json"
+_NEEDED = ("task", "obs_shape", "history", "action_low", "action_high", "seeds", "best_seed", "agent_steps", "config")
 _FILE = "seed{seed}.safetensors"
 
 _act = jax.jit(lambda networks, obs: networks(obs))
@@ -64,7 +65,10 @@ class Policy:
         if obs.shape == self.obs_shape:
             return self.act_unit(obs[None])[0]
         if obs.shape[1:] != self.obs_shape:
-            raise ValueError(f"observation of shape {obs.shape}; expected {self.obs_shape}, or a batch of those")
+            raise ValueError(
+                f"observation of shape {obs.shape}; expected {self.obs_shape}, or a batch; of a Dict or a matrix "
+                "give gymnasium.spaces.flatten(env.observation_space, obs), of images the last ones, channels first"
+            )
         dtype = np.uint8 if len(self.obs_shape) == 3 else np.float32
         return np.asarray(_act(self._networks, obs.astype(dtype)))
 
@@ -97,7 +101,15 @@ def write_policies(folder: Path, record: dict[str, Any], by_seed: dict[int, dict
 
 def policy_record(path: str | Path) -> dict[str, Any]:
     """What a run's folder, or its `policy` folder, says of its policies."""
-    return json.loads((_policy_folder(path) / _RECORD).read_text())
+    file = _policy_folder(path) / _RECORD
+    try:
+        record = json.loads(file.read_text())
+    except ValueError:
+        record = {}
+    missing = [name for name in _NEEDED if name not in record]
+    if missing:
+        raise arrays.DamagedError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
+    return record
 
 
 def policy_file(path: str | Path, record: dict[str, Any], seed: int | None) -> tuple[Path, int]:

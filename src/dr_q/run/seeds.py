@@ -337,10 +337,6 @@ class Placement:
         """Arrays with a leading axis of seeds, on their devices."""
         return jax.device_put(tree, self._sharding)
 
-    def put_copy(self, tree: Any) -> Any:
-        """The same as the devices' own, which a step may write over: on a CPU `put` may give memory of numpy's."""
-        return jax.device_put(tree, self._sharding, may_alias=False)
-
     def put_step(self, array: np.ndarray) -> Any:
         """The same for what goes to a compiled program at every step: to one device, the program sends it faster."""
         return array if self._mesh is None else self.put(array)
@@ -434,7 +430,12 @@ class Seeds:
 
     def restore(self, states: SeedStates, turn: Turn) -> None:
         """Go on from a checkpoint's states; frames in host memory have been written already."""
-        self._held = _hold(self.placement.put_copy(states))
+        placed = self.placement.put(states)
+        if self.placement.devices[0].platform == "cpu":
+            # What a step donates must be the device's own; here it may be memory that numpy still holds, whatever
+            # device_put's may_alias says. A GPU's is its own, and has no room for a copy of a large replay.
+            placed = self._run.copy(placed)
+        self._held = _hold(placed)
         self.turn = self.placement.put(turn)
         if self.frames is not None:
             self.frames.restore(np.asarray(states.replays.cursor))

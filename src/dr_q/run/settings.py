@@ -40,8 +40,11 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
         for name in ("seeds", "steps", "eval_every", "eval_episodes", "checkpoint_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"{name.replace('_', '-')} must be a whole number, got {value!r}")
+            if value < 1:
+                raise ConfigError(f"{name.replace('_', '-')} must be at least 1, got {value}")
         if not 0 <= self.first_seed < 2**32 - self.seeds:
             raise ConfigError(f"seed must be between 0 and {2**32 - self.seeds - 1}, got {self.first_seed}")
         if self.noise_dims < 0:
@@ -105,5 +108,7 @@ def make_settings(
 
 def check_new_folder(out: Path) -> None:
     """Refuse a folder that holds anything."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file; choose another --out, a new or empty folder")
+    if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty; choose another --out, or go on with it: dr-q train --resume {out}")

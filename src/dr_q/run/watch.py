@@ -32,6 +32,8 @@ def environment_of(policy: Policy, render: bool = False) -> Env:
 
 def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:
     """Returns of episodes that no evaluation while training had: by those its seed may have been chosen."""
+    if episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {episodes}")
     policy = load(path, seed)
     env = environment_of(policy)
     try:
