@@ -18,7 +18,7 @@ import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
 from dr_q.run.source import source_digest
-from dr_q.run.watch import evaluate_policy, frame_schedule, record_video
+from dr_q.run.watch import _encoder, evaluate_policy, frame_schedule, record_video
 from tests.envs import toys
 from tests.run import tiny
 
@@ -156,7 +156,13 @@ def test_video_of_a_policy(tmp_path, capsys):
     minutes, seconds = re.findall(r"Duration: 00:([0-9]+):([0-9.]+)", told)[0]
     assert 60 * int(minutes) + float(seconds) == pytest.approx(len(frames) * 3 / 125, abs=0.02)
     assert main(["video", str(out), "--out", str(tmp_path / "video.nothing")]) == 2
-    assert "ffmpeg could not write" in capsys.readouterr().err
+    assert "video.nothing is not an MP4 file's name; end it in .mp4" in capsys.readouterr().err
+    assert main(["video", str(out), "--out", str(video / "below.mp4")]) == 2
+    assert f"cannot use {video}: " in capsys.readouterr().err
+    odd = tmp_path / "odd.mp4"
+    with _encoder(ffmpeg, odd, 63, 65, 10.0) as pipe:
+        pipe.write(np.zeros((2, 65, 63, 3), np.uint8).tobytes())
+    assert b"ftyp" in odd.read_bytes()[:16]
     assert frames[0].std() > 5
     assert not np.array_equal(frames[0], frames[-1])
 

@@ -76,7 +76,12 @@ class GymEnv:
                 f"{self._name} cannot be drawn: its render_mode is {self._env.render_mode!r}; "
                 "make it with render_mode='rgb_array'"
             )
-        frame: Any = self._env.render()
+        try:
+            frame: Any = self._env.render()
+        except Exception as error:
+            raise EnvError(f"{self._name} failed in render(): {failure(error)}") from error
+        if np.ndim(frame) != 3:
+            raise EnvError(f"{self._name}: render() gave {type(frame).__name__}, expected an RGB image")
         return np.asarray(frame, np.uint8)
 
     def close(self) -> None:

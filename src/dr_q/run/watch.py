@@ -95,6 +95,8 @@ def record_video(
         import imageio_ffmpeg
     except ImportError as error:
         raise ConfigError("a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'") from error
+    if out.suffix.lower() != ".mp4":
+        raise ConfigError(f"--out {out} is not an MP4 file's name; end it in .mp4")
     policy = load(path, seed)
     env = environment_of(policy, render=True)
     every, rate = frame_schedule(env.spec.step_seconds)
@@ -128,7 +130,8 @@ def _encoder(ffmpeg: str, out: Path, width: int, height: int, rate: float) -> It
     imageio_ffmpeg's own writer forks with a hook, which must not happen in a process that uses jax.
     """
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}", "-i", "-"]
-    target = ["-an", "-vcodec", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(out)]
+    even = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]  # the format halves the colours' sides
+    target = ["-an", *even, "-vcodec", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(out)]
     command = [ffmpeg, "-y", "-loglevel", "error", *source, *target]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -138,4 +141,4 @@ def _encoder(ffmpeg: str, out: Path, width: int, height: int, rate: float) -> It
             process.stdin.close()
         said = " ".join(process.stderr.read().decode(errors="replace").split())
         if process.wait() != 0:
-            raise ConfigError(f"ffmpeg could not write {out}, which should end in .mp4: {said}")
+            raise ConfigError(f"ffmpeg could not write {out}: {said}")
