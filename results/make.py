@@ -24,7 +24,16 @@ from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
 from dr_q.report.results import run_timing
-from dr_q.report.statistics import FEWEST_SEEDS, difference, difference_p, final_scores, holm, mean
+from dr_q.report.statistics import (
+    FEWEST_SEEDS,
+    Estimate,
+    difference,
+    difference_p,
+    final_scores,
+    holm,
+    mean,
+    satterthwaite,
+)
 from dr_q.report.style import style
 from dr_q.sweep.estimate import expected_rate, nearest
 
@@ -288,25 +297,21 @@ def relative_table(compared: list[Compared]) -> str:
         for _, c in sorted(last.items())
     ]
     counted = [c for c in last.values() if c.verdict() != "too early"]
-    gap = mean_difference(counted)
-    rows.append((f"mean of {len(counted)}, not too early", "", *(f"{100 * x:+.1f}%" for x in gap)))
+    if counted:
+        gap = mean_difference(counted)
+        rows.append((f"mean of {len(counted)}, not too early", "", *(f"{100 * x:+.1f}%" for x in gap)))
     return markdown(("task", "agent steps", "ours minus the authors', of theirs", "from", "to"), rows)
 
 
-def mean_difference(compared: list[Compared]) -> tuple[float, float, float]:
+def mean_difference(compared: list[Compared]) -> Estimate:
     """Of shares of the authors' means, taken as fixed; 95% interval by Welch and Satterthwaite."""
-    from scipy import stats
-
     value = float(np.mean([c.difference / c.authors for c in compared]))
     parts = [
-        ((sd / c.authors) ** 2 / count, count - 1)
+        ((sd / c.authors / len(compared)) ** 2 / count, count - 1)
         for c in compared
         for sd, count in ((c.ours_sd, c.ours_seeds), (c.authors_sd, c.authors_seeds))
     ]
-    total = sum(variance for variance, _ in parts)
-    degrees = total**2 / sum(variance**2 / free for variance, free in parts)
-    half = float(stats.t.ppf(0.975, degrees)) * total**0.5 / len(compared)
-    return value, value - half, value + half
+    return satterthwaite(value, parts)
 
 
 def chance(p: float) -> str:

@@ -153,6 +153,19 @@ def test_pictures_of_ablations_and_of_a_whole_budget(tmp_path):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_relative_differences_of_one_task_are_welchs():
+    module = script()
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.normal(90, 9, 10), rng.normal(100, 20, 6)
+    sides = [(float(x.mean()), float(x.std(ddof=1)), len(x)) for x in (ours, theirs)]
+    interval = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()  # pyright: ignore
+    gap = sides[0][0] - sides[1][0]
+    row = module.Compared("gym/Ant-v4", 100_000, *sides[0], *sides[1], gap, *interval, 0.1, 0.1)
+    assert module.mean_difference([row]) == pytest.approx([x / sides[1][0] for x in (gap, *interval)])
+    assert "mean of" not in module.relative_table([row])  # 90 of 8,000 is too early
+    assert module.mean_difference([row, row]).value == pytest.approx(gap / sides[1][0])
+
+
 def test_what_is_missing_is_listed():
     module = script()
     results = read_results([RESULTS / "evaluations.csv"])

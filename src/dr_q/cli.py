@@ -1,6 +1,7 @@
 """The command `dr-q`: parse, call, exit code."""
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import errno
@@ -1073,9 +1074,10 @@ _COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; bad input gives one line and exit code 2, signals and closed pipes no traceback."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # a console script has not got it, and module:Id is often a file right here
+    with contextlib.suppress(OSError):  # the folder has been removed
+        here = str(Path.cwd())
+        if here not in sys.path and "" not in sys.path:
+            sys.path.append(here)  # a console script has not got it, and module:Id is often a file right here
     try:
         try:
             return _run_command(arguments)

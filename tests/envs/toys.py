@@ -1,5 +1,6 @@
 """Small Gymnasium environments with known answers, importable by worker processes."""
 
+import json
 import os
 import time
 from typing import Any
@@ -122,8 +123,11 @@ class Breaks(Walk):
         obs, reward, _, _, info = super().step(action)
         if self.t != 10:
             return obs, reward, False, False, info
+        print("just before it goes wrong")
         if self.wrong == "raises":
-            raise OSError("serial port\nlost")
+            json.loads("serial port")
+        if self.wrong == "no reward":
+            return obs, None, False, False, info
         if self.wrong == "four values":
             return obs, reward, False, info
         if self.wrong == "another size":

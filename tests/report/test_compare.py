@@ -89,7 +89,7 @@ def test_overall_of_one_task_is_its_own_and_every_seed_counts():
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_overall_intervals_exclude_what_is_true_one_time_in_twenty(seeds):
+def test_overall_intervals_seldom_exclude_that_nothing_differs(seeds):
     rng = np.random.default_rng(seeds)
     found = [st.overall(*(of_tasks(rng, (seeds, seeds + 2)) for _ in range(2))) for _ in range(600)]
     assert np.mean([not gap.low <= 0 <= gap.high for gap, _ in found]) < 0.075

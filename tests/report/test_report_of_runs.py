@@ -82,7 +82,7 @@ def test_the_page_of_runs(report):
         assert names == sorted(names)
         page.locator("#suite-filter input[value='other']").uncheck()
         assert page.locator("#curve-groups figure").count() == 2
-        assert page.locator("#warnings").inner_text().startswith("Some runs of dr.q, no-infonce differ")
+        assert page.locator("#warnings").inner_text().startswith("Some runs of dr.q, no-infonce have other settings")
         # A name is text: no element comes of it, nothing runs.
         page.locator("#reset").click()
         assert page.locator("main img, main b[onclick]").count() == 0

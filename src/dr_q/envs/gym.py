@@ -67,7 +67,11 @@ class GymEnv:
         obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(scaled))
         if self._frames is not None:
             self._frames.append(self._frame(obs))
-        return Step(self._observe(obs), float(reward), bool(terminated), bool(truncated))
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            raise EnvError(f"{self._name}: step(action) gave {reward!r} as a reward, expected a number") from None
+        return Step(self._observe(obs), number, bool(terminated), bool(truncated))
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
         """What the environment draws itself; it must have been made with render_mode='rgb_array'."""
@@ -80,8 +84,10 @@ class GymEnv:
             frame: Any = self._env.render()
         except Exception as error:
             raise EnvError(f"{self._name} failed in render(): {failure(error)}") from error
-        if np.ndim(frame) != 3:
-            raise EnvError(f"{self._name}: render() gave {type(frame).__name__}, expected an RGB image")
+        if np.ndim(frame) != 3 or np.shape(frame)[-1] != 3:
+            raise EnvError(
+                f"{self._name}: render() gave {_described(frame)}, expected (height, width, 3): an RGB image"
+            )
         return np.asarray(frame, np.uint8)
 
     def close(self) -> None:
@@ -125,6 +131,7 @@ def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
 
 
 def _described(obs: Any) -> str:
+    """What it looks like."""
     return f"with {', '.join(map(str, obs))}" if isinstance(obs, dict) else f"of shape {np.shape(obs)}"
 
 

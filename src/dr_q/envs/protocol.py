@@ -1,29 +1,45 @@
 """The one small protocol behind which every simulator stands: numpy in, numpy out, no jax."""
 
 import dataclasses
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-_HOME = str(Path(__file__).parents[1])
+_OURS = Path(__file__).parents[1]
+_PYTHON, _INSTALLED = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib"))
 
 
-class TaskError(ValueError):
+class _OneLineError(Exception):
+    """Whatever is quoted in it, spaces for its line breaks."""
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.split()))
+
+
+class TaskError(_OneLineError, ValueError):
     """A task that cannot be had: what, got, allowed, what to do next."""
 
 
-class EnvError(RuntimeError):
+class EnvError(_OneLineError, RuntimeError):
     """An environment that failed while it ran, in one line: which, how, and where in its code."""
 
 
 def failure(error: Exception) -> str:
-    """What went wrong, in one line, with the place in the code of whoever wrote the environment."""
+    """What went wrong, with the place in the code of whoever wrote the environment."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(_HOME)]
+    own = [f for f in frames if _is_theirs(Path(f.filename))]
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _is_theirs(file: Path) -> bool:
+    """Whether code is an environment's, and not ours, Gymnasium's or Python's own."""
+    if file.is_relative_to(_INSTALLED):
+        return file.relative_to(_INSTALLED).parts[0] not in ("dr_q", "gymnasium", "numpy")
+    return file.is_absolute() and not file.is_relative_to(_OURS) and not file.is_relative_to(_PYTHON)
 
 
 @dataclasses.dataclass(frozen=True)

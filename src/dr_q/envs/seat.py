@@ -151,8 +151,8 @@ class Seat:
 
     def step(self, arrays: SeatArrays) -> None:
         """One training step; at an episode's end the next one starts at once."""
-        action = arrays.action.copy()
-        step = self._checked(action, self._env.step(action))
+        action = _usable(arrays.action)
+        step = self._checked(self._env.step(action), f"step {len(self._actions)} of training episode {self._episode}")
         self._actions.append(action)
         observations, numbers = self._outcome(arrays)
         observations[0] = step.obs
@@ -195,21 +195,18 @@ class Seat:
         """One step of the evaluation episodes that still run."""
         arrays.eval_reward[:] = 0
         for i in np.flatnonzero(arrays.eval_running):
-            action = arrays.eval_action[i].copy()
-            step = self._checked(action, self._eval[i].step(action))
+            step = self._checked(self._eval[i].step(_usable(arrays.eval_action[i])), "an evaluation")
             arrays.eval_obs[i] = step.obs
             arrays.eval_reward[i] = step.reward
             arrays.eval_running[i] = not (step.terminated or step.truncated)
 
-    def _checked(self, action: np.ndarray, step: Step) -> Step:
+    def _checked(self, step: Step, when: str) -> Step:
         """Numbers that are none would spread through the networks in silence."""
         seen = self.spec.pixels or np.isfinite(step.obs).all()
         if seen and math.isfinite(step.reward):
             return step
-        if not np.isfinite(action).all():
-            raise EnvError("the actions are not finite: the agent has diverged; smaller rewards may help")
         what = f"a reward of {step.reward}" if seen else f"an observation that is not finite at {_where_not(step.obs)}"
-        raise EnvError(f"the environment gave {what}, in training episode {self._episode} or an evaluation; mend that")
+        raise EnvError(f"the environment gave {what} in {when}")
 
     def close(self) -> None:
         """Close all environments."""
@@ -218,6 +215,11 @@ class Seat:
 
     def _episode_seed(self) -> int:
         return stream_seed(self._seed, "train", self._episode)
+
+
+def _usable(action: np.ndarray) -> np.ndarray:
+    """A copy; zeros for numbers that are none, so that a seed that has diverged does not end the others' run."""
+    return action.copy() if np.isfinite(action).all() else np.zeros_like(action)
 
 
 def _where_not(obs: np.ndarray) -> str:

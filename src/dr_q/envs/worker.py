@@ -129,9 +129,11 @@ if __name__ == "__main__":
     except _GoneError:
         code = 0
     except EnvError as error:
+        sys.stdout.flush()  # what the environment printed goes to the same place; the last line is read
         print(error, file=sys.stderr)
         code = ENV_FAILED
     except Exception:  # os._exit below would say nothing of it
+        sys.stdout.flush()
         traceback.print_exc()
         code = 1
     sys.stdout.flush()

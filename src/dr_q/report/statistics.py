@@ -150,7 +150,8 @@ def overall(a: Scores, b: Scores) -> tuple[Estimate, Estimate]:
     """Over all tasks of both: difference of mean scores, and chance of improvement, each averaged over tasks.
 
     All seeds count, however many a task has. Of one task the difference is Welch's; the chance has the interval of
-    Brunner and Munzel. (rliable's bootstrap needs equally many seeds, and with few its intervals are too short.)
+    Brunner and Munzel, which is too short near 0 and 1. (rliable's bootstrap needs equally many seeds, and with few its
+    intervals are too short everywhere.)
     """
     pairs = [tuple(np.asarray(list(x[task].values()), float) for x in (a, b)) for task in a if task in b]
     wins = [_better(first, second) for first, second in pairs]
@@ -174,18 +175,23 @@ def mean_over_tasks(scores: Scores) -> Estimate:
 
 def _welch(tasks: Sequence[tuple[float, *tuple[np.ndarray, ...]]]) -> Estimate:
     """The mean of values, each with the samples whose means' variances add up to its own (Welch-Satterthwaite)."""
-    from scipy import stats
-
     value = float(np.mean([x for x, *_ in tasks]))
     samples = [sample for _, *own in tasks for sample in own]
     if min(map(len, samples)) < FEWEST_SEEDS:
         return Estimate(value, np.nan, np.nan)
-    variances = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
-    total = float(variances.sum())
+    parts = [(float(sample.var(ddof=1)) / len(sample) / len(tasks) ** 2, len(sample) - 1) for sample in samples]
+    return satterthwaite(value, parts)
+
+
+def satterthwaite(value: float, parts: Sequence[tuple[float, int]]) -> Estimate:
+    """A value whose variance is the sum of independent ones, each estimated with so many degrees of freedom."""
+    from scipy import stats
+
+    total = sum(variance for variance, _ in parts)
     if total == 0:
         return Estimate(value, value, value)
-    degrees = total**2 / sum(v**2 / (len(sample) - 1) for v, sample in zip(variances, samples, strict=True))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees)) * total**0.5 / len(tasks)
+    degrees = total**2 / sum(variance**2 / free for variance, free in parts)
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees)) * total**0.5
     return Estimate(value, value - half, value + half)
 
 

@@ -38,6 +38,8 @@ def train(
     `settings` are any of eval_every, eval_episodes, checkpoint_every, keep, noise_dims, and any field of `dr_q.Config`.
     With `resume=FOLDER` everything comes from that run; `steps` may be more than it had.
     """
+    if stop_after is not None and stop_after <= 0:
+        raise ConfigError(f"stop_after must be more than 0 minutes, got {stop_after:g}")
     options = Options(
         stop_after=stop_after,
         in_process=in_process,
@@ -53,8 +55,6 @@ def train(
         raise ConfigError(
             "no task given; name one (dr-q tasks lists them) or pass a callable that makes an environment"
         )
-    if stop_after is not None and stop_after <= 0:
-        raise ConfigError(f"stop_after must be more than 0 minutes, got {stop_after:g}")
     run_fields = {"eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims"}
     check_names(settings, run_fields)
     chosen = make_settings(

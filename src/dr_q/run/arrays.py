@@ -1,6 +1,8 @@
 """Pytrees as safetensors: one array per path, nothing else."""
 
+import contextlib
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,10 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str] | 
     """Write a file so that it is there whole or not at all."""
     part = path.with_name(path.name + ".part")
     part.touch()
-    mode = part.stat().st_mode  # as for other files; safetensors lets nobody else read its own
+    mode = stat.S_IMODE(part.stat().st_mode)  # as for other files; safetensors lets nobody else read its own
     save_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, part, metadata)
-    part.chmod(mode)
+    with contextlib.suppress(OSError):  # not every file system has modes
+        part.chmod(mode)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(path)

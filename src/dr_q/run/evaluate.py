@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dr_q.envs import Pool, stream_seed
+from dr_q.envs import EnvSpec, Pool, stream_seed
 from dr_q.run.errors import TrainingError
 from dr_q.run.policy import PolicyNetworks
 from dr_q.run.seeds import Seeds
@@ -39,6 +39,15 @@ class Evaluated(NamedTuple):
     results: list[Evaluation]
 
 
+def check_length(spec: EnvSpec, steps: int) -> None:
+    """End an episode that has none."""
+    if spec.episode_length is None and steps > LONGEST_EPISODE:
+        raise TrainingError(
+            f"an evaluation episode has not ended after {LONGEST_EPISODE:,} steps, and the environment has no time "
+            "limit; give it one: gymnasium.wrappers.TimeLimit(env, STEPS)"
+        )
+
+
 def evaluate(
     pool: Pool, agents: Seeds, policies: PolicyNetworks, seeds: list[int], agent_steps: int, episodes: int
 ) -> Evaluated:
@@ -49,11 +58,7 @@ def evaluate(
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
     while running.any():
         lengths += running
-        if pool.spec.episode_length is None and lengths.max() > LONGEST_EPISODE:
-            raise TrainingError(
-                f"an evaluation episode has not ended after {LONGEST_EPISODE:,} steps, and the environment has no time "
-                "limit; give it one: gymnasium.wrappers.TimeLimit(env, STEPS)"
-            )
+        check_length(pool.spec, int(lengths.max()))
         obs, reward, running = pool.evaluate_step(agents.greedy(policies, obs))
         returns += reward
     results = [

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import dr_q
 from dr_q.paper import paper_tasks, published_score
@@ -53,9 +53,15 @@ class RunFiles:
             return
         before = json.loads(path.read_text())
         self._seconds_before = float(before.get("seconds", 0.0))
-        self._versions_before = before.get("earlier_versions", [])
-        if agent_steps and before["versions"] != versions():
-            self._versions_before.append({"until": agent_steps, **before["versions"]})
+        parts = [*before.get("earlier_versions", []), {"until": agent_steps, **before["versions"]}]
+        ends = [part["until"] for part in parts]
+        begins = [0, *ends]
+        # What a part did beyond the checkpoint is done again.
+        parts = [{**part, "until": min(end, agent_steps)} for part, end in zip(parts, ends, strict=True)]
+        parts = [part for part, begin in zip(parts, begins[:-1], strict=True) if part["until"] > begin]
+        if parts and parts[-1] == {"until": agent_steps, **versions()}:
+            parts.pop()
+        self._versions_before = parts
 
     def write_status(self, status: str, agent_steps: int, **more: Any) -> None:
         """Write run.json; its seconds are those of all processes that worked on it."""
@@ -159,11 +165,14 @@ class Display:
                 BarColumn(bar_width=None),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
                 TextColumn("{task.fields[last]}"),
                 console=self._console,
             )
             self._bar = self._progress.add_task(settings.task_name, total=settings.steps, rate="", last="")
+
+    def start(self) -> None:
+        """Show the bar, in a terminal."""
+        if self._progress is not None:
             self._progress.start()
 
     def say(self, text: str) -> None:
@@ -192,9 +201,8 @@ class Display:
         if self._first is None:
             self._first = (now, agent_steps)
         if self._progress is not None:
-            seconds, steps = now - self._first[0], agent_steps - self._first[1]
-            rate = f"{steps * self._settings.seeds / seconds:,.0f} seed-steps/s" if seconds > 1 and steps else ""
-            self._progress.update(self._bar, completed=agent_steps, rate=rate)
+            known = now - self._first[0] > 1
+            self._progress.update(self._bar, completed=agent_steps, rate=self._rate(agent_steps) if known else "")
 
     def evaluation(self, evaluations: Sequence[Evaluation]) -> None:
         """The last evaluation of each seed."""
@@ -205,15 +213,21 @@ class Display:
         exploring = 0 < evaluations[0].agent_steps <= self._settings.config.exploration_steps
         rate = ", exploring" if exploring else ""
         if self._first is not None and evaluations[0].agent_steps > self._first[1]:
-            done = evaluations[0].agent_steps - self._first[1]
-            seconds = time.perf_counter() - self._first[0]
-            left = (self._settings.steps - evaluations[0].agent_steps) * seconds / done
-            rate = f", {done * self._settings.seeds / seconds:,.0f} seed-steps/s, {_duration(left)} left"
+            rate = f", {self._rate(evaluations[0].agent_steps)}"
         self.say(
             f"step {evaluations[0].agent_steps:,} of {self._settings.steps:,}: return {mean:.1f}"
             + (f" (seeds: {scores})" if len(evaluations) > 1 else "")
             + f"{self._published}{rate}"
         )
+
+    def _rate(self, agent_steps: int) -> str:
+        """Since learning began: how fast, and how long it will take."""
+        assert self._first is not None
+        done, seconds = agent_steps - self._first[1], time.perf_counter() - self._first[0]
+        if not done:
+            return ""
+        left = (self._settings.steps - agent_steps) * seconds / done
+        return f"{done * self._settings.seeds / seconds:,.0f} seed-steps/s, {_duration(left)} left"
 
     def close(self) -> None:
         """End the bar."""

@@ -163,6 +163,7 @@ class _Run:
         settings, start = self.settings, time.monotonic()
         limit = None if self.options.stop_after is None else 60 * self.options.stop_after
         self.files.write_status("running", self.step)
+        self.display.start()
         saved_at = self.step if self.evaluated_at >= 0 else -1
         try:
             while True:
@@ -191,7 +192,9 @@ class _Run:
         except BaseException as error:
             self.files.write_status("failed", self.step)
             if isinstance(error, EnvError | WorkerError):
-                self.display.say(f"failed at step {self.step:,}; once mended, go on with: {self._resume_call()}")
+                saved = self.checkpoints.steps()
+                how = f"go on from step {saved[-1]:,}" if saved else "begin again (there is no checkpoint yet)"
+                self.display.say(f"failed at step {self.step:,}; once mended, {how} with: {self._resume_call()}")
             raise
         finally:
             self.boards.close()
@@ -288,9 +291,11 @@ class _Run:
             self.display.say(f"seed {seed} has diverged: {lost[seed]} is not finite at step {self.step:,}")
         self.diverged |= lost.keys()
         if self.diverged == set(self.seeds):
+            saved = self.checkpoints.steps()
+            checkpoints = f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
             raise TrainingError(
                 f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is not finite): look for "
-                "rewards or observations that are very large, and scale them; earlier checkpoints are left"
+                f"rewards or observations that are very large, and scale them; {checkpoints}"
             )
 
     def _checkpoint(self) -> None:

@@ -1,6 +1,7 @@
 """What a run is: everything that decides its results, and how it is kept."""
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,9 @@ class Settings:
         """Refuse what cannot be."""
         for name in ("seeds", "steps", "eval_every", "eval_episodes", "checkpoint_every", "keep"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
                 raise ConfigError(f"{name.replace('_', '-')} must be a whole number, got {value!r}")
+            object.__setattr__(self, name, int(value))  # numpy's cannot be written as JSON
             if value < 1:
                 raise ConfigError(f"{name.replace('_', '-')} must be at least 1, got {value}")
         if not 0 <= self.first_seed < 2**32 - self.seeds:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dr_q.agent import ConfigError
 from dr_q.envs import Env, make_env, stream_seed
+from dr_q.run.evaluate import check_length
 from dr_q.run.policy import Policy, load
 
 VIDEO_SIZE = (480, 480)
@@ -56,8 +57,10 @@ def random_returns(task: str, episodes: int) -> np.ndarray:
 
 
 def _episode(env: Env, seed: int, act: Callable[[np.ndarray], np.ndarray]) -> float:
-    obs, total, running = env.reset(seed), 0.0, True
+    obs, total, running, steps = env.reset(seed), 0.0, True, 0
     while running:
+        steps += 1
+        check_length(env.spec, steps)
         step = env.step(act(obs))
         obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
     return total
@@ -112,6 +115,7 @@ def record_video(
                 step = env.step(policy.act_unit(obs))
                 obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
                 steps += 1
+                check_length(env.spec, steps)
                 if steps % every == 0 or not running:
                     pipe.write(env.render(size).tobytes())
                     frames += 1
