@@ -59,6 +59,7 @@ ABLATION_COLUMNS = (
     "p",
     "p, Holm",
     "it is",
+    "it minus the authors' dr.q",
 )
 
 
@@ -250,7 +251,7 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
         "comparison": comparison_table(c for c in compared if c.agent_steps <= FIRST_STEPS),
         "relative": relative_table(compared),
         "budget": picture("budget") + comparison_table(later) if later else NOTHING_YET,
-        "ablations": picture("ablations") + markdown(ABLATION_COLUMNS, ablation_rows(results))
+        "ablations": picture("ablations") + markdown(ABLATION_COLUMNS, ablation_rows(results, compared))
         if {r.preset for r in results} > {COMPARED}
         else NOTHING_YET,
         "runs": markdown(
@@ -326,8 +327,12 @@ def share_of_budget(row: Compared) -> float:
     return row.agent_steps / paper_tasks()[row.task].agent_steps
 
 
-def ablation_rows(results: list[Result]) -> Iterator[tuple[str, ...]]:
-    """Every other preset beside DR.Q, at the last step that all seeds of both have, Holm-corrected over the presets."""
+def ablation_rows(results: list[Result], compared: list[Compared]) -> Iterator[tuple[str, ...]]:
+    """Every other preset beside DR.Q, at the last step that all seeds of both have, Holm-corrected over the presets.
+
+    The last column is beside the authors' own seeds of DR.Q at that step, where they are known.
+    """
+    theirs = {(c.task, c.agent_steps): c for c in compared}
     found = []
     for task, preset in sorted({(r.task, r.preset) for r in results if r.preset != COMPARED}):
         sides = [[r for r in results if (r.task, r.preset) == (task, name)] for name in (preset, COMPARED)]
@@ -344,11 +349,23 @@ def ablation_rows(results: list[Result]) -> Iterator[tuple[str, ...]]:
             preset,
             mean_and_sd(less),
             mean_and_sd(whole),
-            f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]",
+            with_interval(gap),
             chance(p),
             chance(corrected),
             verdict(corrected, gap.value),
+            with_interval(minus_authors(less, theirs[task, steps])) if (task, steps) in theirs else "",
         )
+
+
+def minus_authors(values: list[float], theirs: Compared) -> Estimate:
+    """Welch's interval from the authors' mean and standard deviation; their seeds are not kept here."""
+    parts = [(float(np.var(values, ddof=1)) / len(values), len(values) - 1)]
+    parts.append((theirs.authors_sd**2 / theirs.authors_seeds, theirs.authors_seeds - 1))
+    return satterthwaite(float(np.mean(values)) - theirs.authors, parts)
+
+
+def with_interval(gap: Estimate) -> str:
+    return f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]"
 
 
 def mean_and_sd(values: list[float]) -> str:
@@ -373,7 +390,7 @@ def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> st
             gap, p = mean(gaps), float(stats.ttest_1samp(gaps, 0.0).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
             scored = [mean_and_sd([side[seed] for seed in both]) for side in sides]
             row = (f"`{task}`", f"{steps:,}", scored[0], f"`{name}`", scored[1])
-            rows.append((*row, f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", chance(p)))
+            rows.append((*row, with_interval(gap), chance(p)))
     head = ("task", "agent steps", "in the comparison", "the other run", "its score", "difference by seed", "p")
     return markdown(head, rows)
 

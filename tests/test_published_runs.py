@@ -19,6 +19,7 @@ import dr_q
 from dr_q.agent import ConfigError
 from dr_q.cli import main
 from dr_q.report import Result, read_results
+from dr_q.report.statistics import difference
 from dr_q.run.watch import evaluate_policy
 
 ROOT = Path(__file__).parents[1]
@@ -124,10 +125,21 @@ def test_ablations_are_compared_at_the_last_step_of_both():
     results = [Result(task, "dr.q", s, step, float(step + s), {}) for s in range(4) for step in (10, 20, 30)]
     results += [Result(task, "mr.q", s, step, float(s), {}) for s in range(4) for step in (10, 20)]
     results.append(Result("dmc/dog-run", "mr.q", 0, 10, 1.0, {}))
-    (row,) = script().ablation_rows(results)
+    (row,) = script().ablation_rows(results, [])
     assert row[:5] == ("`dmc/fish-swim`", "20", "mr.q", "1.5 +- 1.3 (4)", "21.5 +- 1.3 (4)")
     assert row[5].startswith("-20.0 [-22.2, ")
-    assert row[6:] == ("<0.01", "<0.01", "**below**")
+    assert row[6:] == ("<0.01", "<0.01", "**below**", "")
+
+
+def test_ablations_beside_the_authors_seeds_are_welchs():
+    module, task, rng = script(), "dmc/fish-swim", np.random.default_rng(0)
+    sides = {"dr.q": rng.normal(90, 9, 10), "mr.q": rng.normal(80, 20, 6)}
+    theirs = rng.normal(100, 20, 8)
+    results = [Result(task, name, s, 20, float(v), {}) for name, side in sides.items() for s, v in enumerate(side)]
+    summary = (float(theirs.mean()), float(theirs.std(ddof=1)), len(theirs))
+    compared = module.Compared(task, 20, 0.0, 1.0, 10, *summary, 0.0, 0.0, 0.0, 1.0, 1.0)
+    (row,) = module.ablation_rows(results, [compared._replace(agent_steps=10, authors=0.0), compared])
+    assert row[-1] == module.with_interval(difference(sides["mr.q"], theirs))
 
 
 def test_pictures_of_ablations_and_of_a_whole_budget(tmp_path):
