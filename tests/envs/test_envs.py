@@ -80,6 +80,23 @@ def test_dmc_is_truncated_never_terminated():
         assert step.truncated == (t == 499)
 
 
+def test_dmc_is_cut_where_its_physics_diverges(capsys):
+    """The step before is the last that has a state; the next episode is as if nothing had been."""
+    env, untouched = make_env("dmc/walker-run"), make_env("dmc/walker-run")
+    action = np.zeros(env.spec.action_dim, np.float32)
+    env.reset(0)
+    before = env.step(action)
+    env._env.physics.data.qvel[:] = 1e8  # pyright: ignore[reportAttributeAccessIssue]
+    step = env.step(action)
+    assert (step.terminated, step.truncated, step.reward) == (False, True, 0.0)
+    np.testing.assert_array_equal(step.obs, before.obs)
+    assert "walker-run: step 2 of an episode, which ends here: Physics state is invalid" in capsys.readouterr().err
+    np.testing.assert_array_equal(env.reset(1), untouched.reset(1))
+    steps = [env.step(action) for _ in range(500)]
+    assert [s.truncated for s in steps] == [False] * 499 + [True]
+    np.testing.assert_array_equal(steps[2].obs, [untouched.step(action) for _ in range(3)][2].obs)
+
+
 def test_hopper_terminates():
     seen = rollout(make_env("gym/Hopper-v4"), 0, steps=1000)
     assert seen[-1][1]

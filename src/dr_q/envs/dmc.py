@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import logging
 import os
+import sys
 import warnings
 from collections import deque
 from typing import Any
@@ -21,14 +22,20 @@ EPISODE_FRAMES = 1000
 
 
 class DmcEnv:
-    """One dm_control task. It never terminates; it is truncated after 1,000 frames, 500 agent steps."""
+    """One dm_control task. It never terminates; it is truncated after 1,000 frames, 500 agent steps.
+
+    Or where its physics diverges, which happens to complex models now and then: the state is none any more, so the
+    episode is cut before it. An error would end the other seeds' run too, and again at the same step when resumed.
+    """
 
     def __init__(self, domain: str, task: str, pixels: bool):
         self._env = _load(domain, task)
+        self._name = f"{domain}-{task}"
         self._camera = CAMERA.get(domain, 0)
         self._pixels = pixels
         self._frames: deque[np.ndarray] = deque(maxlen=STACKED_FRAMES)
         self._steps = 0
+        self._seen = np.zeros(0, np.float32)
         bounds = self._env.action_spec()
         low = np.broadcast_to(bounds.minimum, bounds.shape)
         high = np.broadcast_to(bounds.maximum, bounds.shape)
@@ -57,10 +64,16 @@ class DmcEnv:
 
     def step(self, action: np.ndarray) -> Step:
         """The action for two frames, rewards summed."""
+        from dm_control.rl.control import PhysicsError
+
         scaled = self._scale.to_env(action)
-        time_steps = [self._env.step(scaled) for _ in range(ACTION_REPEAT)]
-        reward = sum(float(time_step.reward) for time_step in time_steps)
         self._steps += 1
+        try:
+            time_steps = [self._env.step(scaled) for _ in range(ACTION_REPEAT)]
+        except PhysicsError as error:
+            print(f"{self._name}: step {self._steps} of an episode, which ends here: {error}", file=sys.stderr)
+            return Step(self._seen, 0.0, False, True)
+        reward = sum(float(time_step.reward) for time_step in time_steps)
         if self._pixels:
             self._frames.append(self._frame())
         return Step(self._observe(time_steps[-1]), reward, False, self._steps == self.spec.episode_length)
@@ -81,9 +94,11 @@ class DmcEnv:
 
     def _observe(self, time_step: Any) -> np.ndarray:
         if self._pixels:
-            return np.concatenate(list(self._frames))
-        parts = [np.asarray(part, np.float32).reshape(-1) for part in time_step.observation.values()]
-        return np.concatenate(parts)
+            parts = list(self._frames)
+        else:
+            parts = [np.asarray(part, np.float32).reshape(-1) for part in time_step.observation.values()]
+        self._seen = np.concatenate(parts)
+        return self._seen
 
     def _frame(self) -> np.ndarray:
         return np.ascontiguousarray(self.render((FRAME_SIZE, FRAME_SIZE)).transpose(2, 0, 1))
