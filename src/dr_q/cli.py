@@ -280,7 +280,7 @@ def _print_estimate(found: Any) -> None:
             "unknown" if planned.hours is None else f"{planned.hours:.2f}",
             planned.source,
         )
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    _Tables(200).print(table)
     for line in (*found.missing, *found.sentences()):
         print(line)
 
@@ -568,7 +568,7 @@ class ListExperiments:
                 " ".join(experiment.presets),
                 " ".join(map(str, experiment.noise)) if experiment.noise != (0,) else "",
             )
-        Console(width=None if sys.stdout.isatty() else 250).print(table)
+        _Tables(250).print(table)
         return 0
 
 
@@ -693,7 +693,7 @@ class Tasks:
                 "" if task.random_score is None else f"{task.random_score:g}",
                 f"{score.mean:g}" if score else "",
             )
-        Console(width=None if sys.stdout.isatty() else 120).print(table)
+        _Tables(120).print(table)
         return 0
 
 
@@ -719,7 +719,7 @@ class PublishedScores:
         if self.json:
             print(json.dumps(self._records(tasks, columns), indent=1))
             return 0
-        console = Console(width=None if sys.stdout.isatty() else 250)
+        console = _Tables(250)
         if len(tasks) == 1:
             _print_cells(console, tasks[0].name, "algorithm", [(name, tasks[0], name) for name in columns])
         for suite in suites if len(tasks) > 1 else ():
@@ -886,7 +886,7 @@ class Compare:
                 f"{row.improvement:.2f}",
                 row.verdict,
             )
-        Console(width=None if sys.stdout.isatty() else 160).print(table)
+        _Tables(160).print(table)
         for sentence in found.sentences():
             print(sentence)
         return 0
@@ -964,7 +964,7 @@ class Presets:
                 table.add_row(name, "(none)", "", "")
             for i, (setting, value) in enumerate(changes.items()):
                 table.add_row(name if i == 0 else "", setting, str(value), str(getattr(base, setting)))
-        Console().print(table)
+        _Tables(120).print(table)
         return 0
 
 
@@ -1070,6 +1070,17 @@ _COMMANDS = {
     "bench": Bench,
     "version": Version,
 }
+
+
+class _Tables(Console):
+    """Prints tables, so wide where no terminal says how wide."""
+
+    def __init__(self, width: int):
+        super().__init__(width=None if sys.stdout.isatty() else width)
+
+    def on_broken_pipe(self) -> None:
+        """Left to `main`: rich's own way is exit code 1."""
+        raise BrokenPipeError
 
 
 def main(arguments: list[str] | None = None) -> int:

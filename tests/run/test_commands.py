@@ -188,8 +188,9 @@ def test_a_video_plays_in_simulated_time(task, every, rate):
     assert frame_schedule(1 / 60) == (1, pytest.approx(60))
 
 
-def test_a_reader_that_leaves_gets_no_traceback():
-    with subprocess.Popen([DR_Q, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("command", ["--help", "presets"])
+def test_a_reader_that_leaves_gets_no_traceback(command):
+    with subprocess.Popen([DR_Q, command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -25,13 +25,12 @@ import gymnasium
 import numpy as np
 
 from dr_q.envs.protocol import EnvError, EnvSpec, TaskError
-from dr_q.envs.seat import DONE, ENV_FAILED, MESSAGE, WAKE, PacketLayout, Seat, SeatArrays
+from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, WAKE, PacketLayout, Seat, SeatArrays
 from dr_q.envs.tasks import make_env
 
 DEFAULT_TIMEOUT = 300.0
 _CORES_TO_SPARE = 4
 """Beyond one for each simulator: the loop, and what drives the device."""
-_LOOK_EVERY = 20e-6
 _PATIENCE = 0.02
 """Seconds that a simulator's process looks for its next command before it sleeps."""
 
@@ -397,7 +396,7 @@ class ProcessPool(_SharedPart):
         looked_after = time.monotonic() + 1
         order, answer = self._arrays.order[which], self._arrays.answer[which]
         while not (order == answer).all():
-            time.sleep(_LOOK_EVERY)  # without Python's lock: another thread is dispatching work for the device
+            time.sleep(LOOK_EVERY)  # without Python's lock: another thread is dispatching work for the device
             now = time.monotonic()
             if now > looked_after:
                 looked_after = now + 1

@@ -12,6 +12,8 @@ from dr_q.envs.seeding import stream_seed
 
 ENV_FAILED = 3
 """A process's exit code where the environment's own code failed."""
+LOOK_EVERY = 20e-6
+"""Seconds between looks at shared memory, on both sides."""
 WAKE, MESSAGE, DONE = b"w", b"m", b"k"
 """On the pipe to a process: a command waits, a message follows; and from it: the command is carried out."""
 

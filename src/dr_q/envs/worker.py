@@ -12,10 +12,9 @@ from typing import Any, BinaryIO
 import cloudpickle
 
 from dr_q.envs.protocol import EnvError, TaskError
-from dr_q.envs.seat import DONE, ENV_FAILED, MESSAGE, Seat, SeatArrays
+from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, Seat, SeatArrays
 
 NAP = 0.05
-LOOK_EVERY = 20e-6
 
 
 def main() -> int:
