@@ -146,7 +146,7 @@ def test_golden_encoder_loss_terms(case: Case):
 
 def test_golden_n_step_return(case: Case):
     if case.is_mrq and case.terminates:
-        return  # D7: the recorded sum is MR.Q's own there; `test_deviations` covers ours
+        return  # D7: the recorded sum is MR.Q's own there; `equations/test_returns.py` covers ours
     reward, discount = n_step_return(
         time_first(case["rl/reward"][..., 0]), time_first(case["rl/not_done"][..., 0]), case.config.discount
     )

