@@ -87,7 +87,7 @@ def test_golden_mask_and_cursor(moment):
 def test_golden_probability(moment):
     """Theirs multiplies float32 weights by 0.9999 at every addition: up to half a last digit is lost each time."""
     theirs, replay, _ = moment
-    lost = np.finfo(np.float32).eps / 2 * int(replay.clock)
+    lost = float(np.finfo(np.float32).eps) / 2 * int(replay.clock)
     np.testing.assert_allclose(rp.probability(replay), theirs["probability"], rtol=max(1e-5, lost), atol=0)
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from dr_q.envs import (
     NOISE_DIMS,
@@ -61,6 +62,15 @@ def test_d4_actions_are_scaled_per_dimension():
     scale = ActionScale((-0.4, 0.0), (0.4, 3.0))
     np.testing.assert_allclose(scale.to_unit(scale.to_env(np.array([0.3, -0.7]))), [0.3, -0.7], atol=1e-6)
     assert (scale.to_env(np.array([1.0000001, 2.0])) <= scale.high.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.1, 0.1), (-0.7, 0.3), (-1e-3, 1e6 + 0.1), (-2.0, 3.0)])
+def test_d4_the_ends_stay_inside_a_box_of_float64(low, high):
+    box = spaces.Box(low, high, (2,), np.float64)
+    scaled = ActionScale(box.low, box.high).to_env(np.array([-1, 1], np.float32))
+    assert scaled.dtype == np.float32
+    assert box.contains(scaled)
+    np.testing.assert_allclose(scaled, [low, high], rtol=2e-7)
 
 
 def test_known_bounds_and_lengths():

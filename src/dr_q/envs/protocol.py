@@ -120,11 +120,16 @@ class ActionScale:
     def __init__(self, low: np.ndarray | tuple[float, ...], high: np.ndarray | tuple[float, ...]):
         self.low = np.asarray(low, np.float64)
         self.high = np.asarray(high, np.float64)
+        # The outermost numbers of float32 inside: rounding a bound may lead out, and some environments check.
+        self._lowest, self._highest = (bound.astype(np.float32) for bound in (self.low, self.high))
+        self._lowest = np.where(self._lowest < self.low, np.nextafter(self._lowest, np.float32(np.inf)), self._lowest)
+        outside = self._highest > self.high
+        self._highest = np.where(outside, np.nextafter(self._highest, np.float32(-np.inf)), self._highest)
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """From [-1, 1] to the environment's units, never outside its bounds."""
         scaled = self.low + (np.asarray(action, np.float64) + 1) * 0.5 * (self.high - self.low)
-        return np.clip(scaled, self.low, self.high).astype(np.float32)
+        return np.clip(scaled.astype(np.float32), self._lowest, self._highest)
 
     def to_unit(self, action: np.ndarray) -> np.ndarray:
         """From the environment's units to [-1, 1]."""
