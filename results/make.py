@@ -23,7 +23,7 @@ from dr_q.agent import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
-from dr_q.report.results import run_timing
+from dr_q.report.results import run_timing, train_command
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -401,21 +401,12 @@ def run_row(run: RunRecord) -> tuple[str, ...]:
     program = versions.get("source")
     return (
         f"`{run.folder.name}`",
-        f"`{command(info['settings'])}`",
+        f"`{train_command(info)} --checkpoint-every {info['settings']['checkpoint_every']}`",
         f"{info['agent_steps']:,}" + ("" if info["status"] == "finished" else " (stopped)"),
         f"{info['seconds'] / 60:.1f}",
         "not kept" if rate is None else f"{rate:,.0f}",
         f"`{program}`" if program else "older, not recorded",
         f"{versions['device']}, jax {versions['jax']}, mujoco {versions['mujoco']}",
-    )
-
-
-def command(settings: dict[str, Any]) -> str:
-    preset = "" if settings["preset"] == COMPARED else f" --preset {settings['preset']}"
-    first = f" --seed {settings['first_seed']}" if settings["first_seed"] else ""
-    return (
-        f"dr-q train {settings['task']}{preset} --seeds {settings['seeds']}{first} --steps {settings['steps']} "
-        f"--eval-every {settings['eval_every']} --checkpoint-every {settings['checkpoint_every']}"
     )
 
 
@@ -430,12 +421,12 @@ def missing(results: list[Result]) -> list[Wanted]:
 
 
 def missing_row(wanted: Wanted) -> tuple[str, ...]:
-    settings = {**wanted._asdict(), "eval_every": 25_000, "checkpoint_every": wanted.steps}
+    settings = {**wanted._asdict(), "eval_every": 25_000}
     near = nearest(wanted.task, wanted.seeds)
     assert near is not None
     return (
         f"`{wanted.task}`, {wanted.preset}, {wanted.seeds} seed{'s' if wanted.seeds > 1 else ''} to {wanted.steps:,}",
-        f"`{command(settings)}`",
+        f"`{train_command({'settings': settings})} --checkpoint-every {wanted.steps}`",
         f"{wanted.seeds * wanted.steps / expected_rate(near, wanted.seeds) / 60:.0f}",
     )
 

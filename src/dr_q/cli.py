@@ -304,7 +304,8 @@ class Eval:
         chosen = f"seed {policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
         print(
             f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
-            f"return {returns.mean():.1f} +- {returns.std():.1f} over {len(returns)} episodes"
+            f"return {returns.mean():.1f}"
+            + (f" +- {returns.std():.1f} over {len(returns)} episodes" if len(returns) > 1 else " in one episode")
         )
         line = comparison(policy.task, float(returns.mean()), self.episodes, list(policy.returns.values()))
         if line:
@@ -821,6 +822,8 @@ class Results:
             results = read_results(self.sources)
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        if not results:
+            raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
         write_results(results, self.out)
         seeds = {result[:3] for result in results}
         tasks, presets = {r.task for r in results}, {r.preset for r in results}
@@ -850,7 +853,9 @@ class Compare:
 
         sides = [_results_of(source) for source in (self.first, self.second)]
         presets = [", ".join(sorted({result.preset for result in side})) for side in sides]
-        names = presets if presets[0] != presets[1] else [self.first, self.second]
+        if sides[0] == sides[1]:
+            raise ConfigError(f"{self.first} and {self.second} have the same results: there is nothing to compare")
+        names = presets if presets[0] != presets[1] else _shorter(self.first, self.second)
         try:
             found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
         except ValueError as error:
@@ -859,7 +864,8 @@ class Compare:
             raise ConfigError(f"a comparison needs {error.name}: pip install 'dr-q[report]'") from error
         if self.json:
             record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
-            print(json.dumps({**record, "sentences": found.sentences()}, indent=1))
+            record |= {"sentences": [*found.sentences(), *_other_differences(self.first, self.second)]}
+            print(json.dumps(_without_nan(record), indent=1))
             return 0
         table = Table(
             "task",
@@ -868,6 +874,8 @@ class Compare:
             *names,
             "difference",
             "95% interval",
+            "p",
+            "p, Holm",
             "P(better)",
             "",
             box=None,
@@ -879,17 +887,62 @@ class Compare:
                 row.task,
                 f"{row.agent_steps:,}",
                 f"{row.seeds[0]}, {row.seeds[1]}",
-                f"{row.means[0]:.4g}",
-                f"{row.means[1]:.4g}",
+                *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
                 f"{gap.value:+.4g}",
                 "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
-                f"{row.improvement:.2f}",
+                *("" if math.isnan(p) else f"{p:.3f}" for p in (row.p, row.p_holm)),
+                "" if math.isnan(gap.low) else f"{row.improvement:.2f}",
                 row.verdict,
             )
         _Tables(160).print(table)
-        for sentence in found.sentences():
+        for sentence in (*found.sentences(), *_other_differences(self.first, self.second)):
             print(sentence)
         return 0
+
+
+def _mean_and_deviation(mean: float, deviation: float) -> str:
+    return f"{mean:.4g}" if math.isnan(deviation) else f"{mean:.4g} +- {deviation:.4g}"
+
+
+def _shorter(first: str, second: str) -> list[str]:
+    """Two sources by their last names, where these differ."""
+    last = [Path(source).name for source in (first, second)]
+    return last if last[0] != last[1] else [first, second]
+
+
+def _other_differences(*sources: str) -> list[str]:
+    """In what else two runs, or folders of runs, differ; results from files do not say."""
+    from dr_q.report import read_run, run_folders
+
+    found: list[dict[str, set[str]]] = []
+    for source in sources:
+        path = Path(source.partition("@")[0])
+        if not path.is_dir():
+            return []
+        values: dict[str, set[str]] = {}
+        for run in map(read_run, run_folders(path)):
+            settings, versions = run.info["settings"], run.info.get("versions", {})
+            if "@" in source and settings["preset"] != source.partition("@")[2]:
+                continue
+            record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
+            for name, value in {**record, "program": versions.get("source", "not recorded")}.items():
+                values.setdefault(name, set()).add(str(value))
+        found.append(values)
+    parts = [
+        f"{name} {' or '.join(sorted(found[0][name]))} against {' or '.join(sorted(found[1].get(name, {'none'})))}"
+        for name in found[0]
+        if found[0][name] != found[1].get(name)
+    ]
+    return [f"The two differ in: {'; '.join(parts)}."] if parts else []
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no such number: null."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _results_of(source: str) -> list[Any]:
@@ -917,6 +970,8 @@ class Report:
     """Runs, folders of runs, CSV files of results (dr-q results)."""
     out: Path = Path("report")
     """Its folder: new, empty, or an earlier report's, which is replaced."""
+    base: _optional(str, "PRESET") = None  # pyright: ignore
+    """The preset that the others are compared with. [dr.q, or the first]"""
 
     def run(self) -> int:
         """Write."""
@@ -931,7 +986,8 @@ class Report:
             check_report_folder(self.out)
             results = read_results(self.sources)
             folders = {run.resolve(): run for path in self.sources if path.is_dir() for run in run_folders(path)}
-            report = build_report(results, [read_run(run) for run in folders.values()], _preset_settings, say)
+            runs = [read_run(run) for run in folders.values()]
+            report = build_report(results, runs, _preset_settings, say, base=self.base)
             page = write_report(report, results, self.out, say)
         except ValueError as error:
             raise ConfigError(str(error)) from None

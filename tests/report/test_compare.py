@@ -178,8 +178,20 @@ def test_the_command_compares_presets_of_one_file(tmp_path, capsys):
     assert "dr.q is better on average over these tasks" in text
     assert main(["compare", f"{path}@dr.q", f"{path}@mr.q", "--at", "10", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tasks"][0]["agent_steps"] == 0
+    assert main(["compare", f"{path}@dr.q", f"{path}@mr.q", "--json"]) == 0
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
+    corrected = st.holm([st.difference_p(GOOD[t["task"]], BAD[t["task"]]) for t in tasks])
+    assert [t["p_holm"] for t in tasks] == pytest.approx(corrected, rel=1e-9)
+    one = write(tmp_path / "one.csv", results("one", {task: values[:1] for task, values in GOOD.items()}))
+    assert main(["compare", one, f"{path}@mr.q"]) == 0
+    text = capsys.readouterr().out
+    assert "fewer than 3 seeds a side, no interval" in text
+    assert "probability" not in text
+    assert main(["compare", one, f"{path}@mr.q", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tasks"][0]["p"] is None
     for arguments, message in (
         ([path, path], "has several presets; choose one: "),
+        ([f"{path}@dr.q", f"{path}@dr.q"], "have the same results: there is nothing to compare"),
         ([f"{path}@sac", path], "has no results of preset 'sac'; it has dr.q, mr.q"),
         ([f"{path}@dr.q", str(tmp_path / "nowhere")], "is not there"),
     ):

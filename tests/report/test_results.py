@@ -2,17 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dr_q.cli import main
 from dr_q.report import read_results, write_results
+from dr_q.report.results import train_command
 
 
-def make_run(folder: Path, task="dmc/walker-run", preset="dr.q", seeds=(0, 1), noise_dims=0, score=100.0) -> Path:
+def make_run(
+    folder: Path, task="dmc/walker-run", preset="dr.q", seeds=(0, 1), noise_dims=0, score=100.0, **more: Any
+) -> Path:
     folder.mkdir(parents=True)
-    settings = {"task": task, "preset": preset, "noise_dims": noise_dims}
-    (folder / "run.json").write_text(json.dumps({"settings": settings}))
+    settings = {"task": task, "preset": preset, "noise_dims": noise_dims, "config": more.get("config", {})}
+    changed = {"changed": more["changed"]} if "changed" in more else {}
+    (folder / "run.json").write_text(json.dumps({"settings": settings, **changed}))
     lines = ["seed,agent_steps,env_frames,return_mean,return_std,length_mean,episodes"]
     lines += [
         f"{seed},{step},{2 * step},{score + seed + step / 7},1.5,500.0,10" for step in (0, 5000) for seed in seeds
@@ -39,6 +44,38 @@ def test_runs_folders_and_files_give_the_same_rows(tmp_path, capsys):
     assert read_results([out, tmp_path / "c"]) == again
 
 
+def test_runs_of_a_preset_are_told_apart_by_what_was_changed(tmp_path, capsys):
+    """Where two runs of a task differ; the preset's own keeps its name, and other tasks' runs are named alike."""
+    usual, other = {"infonce_weight": 0.1, "batch_size": 256}, {"infonce_weight": 0.0, "batch_size": 256}
+    changed = {"infonce_weight": 0.0}
+    make_run(tmp_path / "a", config=usual, changed={})
+    make_run(tmp_path / "b", config=other, changed=changed, score=50)
+    make_run(tmp_path / "c", config=other, changed=changed, task="dmc/fish-swim")
+    make_run(tmp_path / "d", config={**usual, "batch_size": 64}, changed={"batch_size": 64}, task="dmc/dog-run")
+    named = {(r.task, r.preset) for r in read_results([tmp_path])}
+    assert named == {
+        ("dmc/walker-run", "dr.q"),
+        ("dmc/walker-run", "dr.q+infonce_weight=0"),
+        ("dmc/fish-swim", "dr.q+infonce_weight=0"),
+        ("dmc/dog-run", "dr.q"),
+    }
+    assert read_results([tmp_path / "b", tmp_path / "a"]) == read_results([tmp_path / "a", tmp_path / "b"])
+    make_run(tmp_path / "old" / "a", config=usual)
+    make_run(tmp_path / "old" / "b", config=other, score=50)
+    assert {r.preset for r in read_results([tmp_path / "old"])} == {"dr.q+infonce_weight=0.1", "dr.q+infonce_weight=0"}
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert "The two differ in: infonce_weight 0.1 against 0.0." in capsys.readouterr().out
+
+
+def test_the_command_of_a_run_has_all_that_was_changed():
+    settings = {"task": "dmc/dog-run", "preset": "mr.q", "seeds": 3, "first_seed": 4, "steps": 9, "eval_every": 5}
+    info = {"settings": {**settings, "eval_episodes": 2}, "changed": {"batch_size": 8, "reward_range": [-1.0, 1.0]}}
+    more = "--seeds 3 --seed 4 --steps 9 --eval-every 5 --eval-episodes 2 --batch-size 8 --reward-range -1.0 1.0"
+    assert train_command(info) == f"dr-q train dmc/dog-run --preset mr.q {more}"
+    info["settings"]["task"] = "callable:mine.make"
+    assert train_command(info).startswith("dr_q.train(mine.make, preset='mr.q', seeds=3, seed=4, steps=9, ")
+
+
 def test_other_peoples_files_need_five_columns_and_keep_the_rest(tmp_path):
     path = tmp_path / "theirs.csv"
     path.write_text("seed,note,return,agent_steps,preset,task\n3,x,1.25,10,theirs,gym/Ant-v4\n")
@@ -54,6 +91,7 @@ def test_other_peoples_files_need_five_columns_and_keep_the_rest(tmp_path):
     [
         ("task,seed\na,1\n", "has no column preset, agent_steps, return; got task, seed; results need task, preset"),
         ("", "has no column task, preset, seed, agent_steps, return; got nothing"),
+        ("\ufefftask,preset,seed,agent_steps,return\n", "no evaluation in"),
         ("task,preset,seed,agent_steps,return\na,b,x,1,2\n", "line 2: seed and agent_steps must be whole numbers"),
         ("task,preset,seed,agent_steps,return\na,b,1,1,nan\n", "line 2: return nan at agent_steps 1 cannot be"),
     ],
@@ -75,7 +113,8 @@ def test_what_is_not_there_or_disagrees_is_said(tmp_path, capsys):
         assert message in capsys.readouterr().err
     one, other = make_run(tmp_path / "one"), make_run(tmp_path / "other", score=101)
     assert main(["results", str(one), str(other), "--out", str(tmp_path / "out.csv")]) == 2
-    assert "disagree about dmc/walker-run, dr.q, seed 0 at 0 steps: 101 and 100" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"{other} and {one} disagree about dmc/walker-run, dr.q, seed 0 at 0 steps: 101 and 100" in error
 
 
 def test_published_prints_a_task_a_suite_and_an_algorithm(capsys):

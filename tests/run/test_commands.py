@@ -69,6 +69,13 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
     played = said.partition("return ")[2].strip()
     assert f"| this file, 2 fresh episodes | {played} |" in card
     assert f"--steps {tiny.STEPS}" in card
+    again = out.with_name("again")  # what is known of the training goes along
+    assert main(["export", str(out), "--out", str(again), "--episodes", "1"]) == 0
+    capsys.readouterr()
+    copy = (again / "README.md").read_text()
+    assert "| this file, 1 fresh episode |" in copy
+    assert copy.partition("## Training")[2] == card.partition("## Training")[2] != ""
+    assert copy.splitlines()[:10] == card.splitlines()[:10]
     assert main(["export", str(run), "--out", str(out)]) == 2
     assert "is not empty; choose another --out" in capsys.readouterr().err
     assert main(["export", str(run), "--out", str(out / "other"), "--seed", "7"]) == 2

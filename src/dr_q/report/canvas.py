@@ -32,14 +32,15 @@ def new_figure(
 
 
 def save_figure(figure: Any, title: str, path: Path) -> None:
-    """Write a figure as a PNG, with its title."""
+    """Write a figure, with its title."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = textwrap.wrap(title, int(figure.get_figwidth() * _LETTERS_PER_INCH))
     figure.suptitle(plain_text("\n".join(lines)), fontsize=9.5, x=0.01, ha="left")
     with warnings.catch_warnings():
         # A letter that the font does not have is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(path, dpi=DPI, metadata={"Software": "dr-q report"})
+        about = {"Software": "dr-q report"} if path.suffix == ".png" else {}
+        figure.savefig(path, dpi=DPI, metadata=about)
 
 
 def plain_text(text: str) -> str:

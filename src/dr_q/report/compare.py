@@ -1,7 +1,8 @@
 """Two sets of results against each other."""
 
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from dr_q.report.results import Result
@@ -9,7 +10,9 @@ from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
     difference,
+    difference_p,
     final_scores,
+    holm,
     improvement,
     normalised,
     overall,
@@ -23,10 +26,16 @@ class TaskComparison(NamedTuple):
     agent_steps: int
     seeds: tuple[int, int]
     means: tuple[float, float]
+    deviations: tuple[float, float]
+    """Standard deviations over seeds; nan of one."""
     difference: Estimate
     """First minus second."""
     improvement: float
     """The chance that a run of the first is better than one of the second."""
+    p: float
+    """By Welch's test; nan of too few seeds."""
+    p_holm: float
+    """Corrected for the number of tasks."""
 
     @property
     def verdict(self) -> str:
@@ -51,10 +60,13 @@ class Comparison(NamedTuple):
         said = []
         if self.difference is not None and self.improvement is not None:
             known = _paper_tasks_in(self.tasks)
+            chance = ""
+            if not math.isnan(self.difference.low):
+                chance = f", and a run of {first} is better than one of {second} with probability "
+                chance += _plain(self.improvement)
             said.append(
                 f"Over {known} task{'s' if known > 1 else ''}, {first} minus {second} is {_signed(self.difference)} in "
-                f"normalised score, and a run of {first} is better than one of {second} with probability "
-                f"{_plain(self.improvement)}: {_conclusion(self.difference, first, second)}."
+                f"normalised score{chance}: {_conclusion(self.difference, first, second)}."
             )
         clear = [task for task in self.tasks if task.verdict in ("above", "below")]
         unclear = [task for task in self.tasks if task.verdict == "no difference seen"]
@@ -98,9 +110,14 @@ def compare(
             continue
         a, b = (final_scores([r for r in results if r.agent_steps == step])[0][task] for results in mine)
         sides[0][task], sides[1][task] = a, b
-        means = tuple(sum(seeds.values()) / len(seeds) for seeds in (a, b))
+        means = (statistics.mean(a.values()), statistics.mean(b.values()))
+        deviations = (_deviation(a.values()), _deviation(b.values()))
         gap, chance = difference(a.values(), b.values()), improvement(a.values(), b.values())
-        rows.append(TaskComparison(task, step, (len(a), len(b)), (means[0], means[1]), gap, chance))
+        p = difference_p(a.values(), b.values())
+        rows.append(TaskComparison(task, step, (len(a), len(b)), means, deviations, gap, chance, p, math.nan))
+    tested = [row for row in rows if not math.isnan(row.p)]
+    corrected = dict(zip((row.task for row in tested), holm([row.p for row in tested]), strict=True))
+    rows = [row._replace(p_holm=corrected.get(row.task, math.nan)) for row in rows]
     if not rows:
         raise ValueError(
             f"{names[0]} and {names[1]} have no task in common at a step that all their seeds were evaluated at; "
@@ -114,6 +131,10 @@ def compare(
     if known[0]:
         gap, chance = overall(known[0], known[1])
     return Comparison(names, rows, gap, chance, left_out)
+
+
+def _deviation(values: Collection[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else math.nan
 
 
 def _last_common_step(first: list[Result], second: list[Result], at: int | None) -> int | None:

@@ -17,7 +17,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, compare
-from dr_q.report.results import Result, RunRecord, preset_of, run_timing
+from dr_q.report.results import Result, RunRecord, run_labels, run_timing
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -173,16 +173,20 @@ def build_report(
     runs: Sequence[RunRecord] = (),
     defaults: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
     say: Callable[[str], None] = lambda line: None,
+    base: str | None = None,
 ) -> Report:
     """What results and the runs they are from say; ValueError in one line where there are none.
 
+    Presets are compared with `base`, by default dr.q, or the first where that is not among them.
     `defaults` gives, for a run's recorded settings, what they would be by its preset alone, None if that is not known.
     """
     results = list(results)
     if not results:
         raise ValueError("there is no evaluation to report on yet")
     presets = sorted({result.preset for result in results}, key=_preset_order)
-    base = "dr.q" if "dr.q" in presets else presets[0]
+    if base is not None and base not in presets:
+        raise ValueError(f"no results of preset '{base}' to compare with; there are {', '.join(presets)}")
+    base = base or ("dr.q" if "dr.q" in presets else presets[0])
     by: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         by.setdefault((result.task, result.preset), []).append(result)
@@ -631,32 +635,36 @@ def _speed_table(runs: Sequence[RunRecord]) -> Table:
         *(Column(f"{part}, ms", "rate") for part in parts),
     ]
     rows = []
-    for run, name, timing in zip(runs, _run_names(runs), timings, strict=True):
+    for run, name, label, timing in zip(runs, _run_names(runs), run_labels(runs), timings, strict=True):
         settings, seeds, total = run.info["settings"], len(run.evaluations), sum(timing.values())
         device = str(run.info.get("versions", {}).get("device", "not recorded"))
         speed: list[Cell] = [1000 * seeds / total, total] if total else ["not recorded", None]
-        cells: list[Cell] = [name, settings["task"], preset_of(run), device, seeds, *speed]
+        cells: list[Cell] = [name, settings["task"], label, device, seeds, *speed]
         cells += [timing.get(part) for part in parts]
-        rows.append(Row(cells, _suite(settings["task"]), settings["task"], ours(preset_of(run))))
+        rows.append(Row(cells, _suite(settings["task"]), settings["task"], ours(label)))
     missing = "Not recorded: results from CSV files say nothing about speed."
-    return Table("speed", "Speed", columns, rows, [], [], missing)
+    notes = [
+        "By the clock of the loop: a part is what it waited for, so the device's work shows where it is first needed. "
+        "Runs that shared a device with others have the rates of sharing it."
+    ]
+    return Table("speed", "Speed", columns, rows, [], notes if rows else [], missing)
 
 
 def _settings_table(
     runs: Sequence[RunRecord], defaults: Callable[[dict[str, Any]], dict[str, Any] | None] | None
 ) -> Table:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for run in runs:
+    for run, label in zip(runs, run_labels(runs), strict=True):
         settings = run.info["settings"]
         usual = defaults(settings) if defaults else None
         here = {**settings.get("config", {}), **{name: settings[name] for name in _RUN_SETTINGS if name in settings}}
         if usual is None:
-            groups.setdefault((preset_of(run), "(preset)", "unknown to this version", ""), []).append(settings["task"])
+            groups.setdefault((label, "(preset)", "unknown to this version", ""), []).append(settings["task"])
             continue
         for name, value in here.items():
             before = usual.get(name)
             if _plain(value) != _plain(before):
-                key = (preset_of(run), name, _text(value), _text(before))
+                key = (label, name, _text(value), _text(before))
                 groups.setdefault(key, []).append(settings["task"])
     columns = [
         Column("preset", "text"),

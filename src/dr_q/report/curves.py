@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.paper import published_score
+from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
+from dr_q.report.content import counterpart
 from dr_q.report.results import RunRecord, preset_of
 from dr_q.report.statistics import means
 from dr_q.report.style import style
@@ -51,7 +52,7 @@ def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -
         panel.plot(steps, mean, **style(i), label=label, linewidth=1.6, markersize=3)
         if count > 1:
             panel.fill_between(steps, mean - half, mean + half, color=style(i)["color"], alpha=0.2, linewidth=0)
-    _published_line(panel, task)
+    _published_lines(panel, task, [preset_of(run) for run in runs])
     panel.set_title(plain_text(task), fontsize=8.5, loc="left")
     panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
     panel.legend(frameon=False, loc="best", fontsize=7)
@@ -69,13 +70,17 @@ def _names(runs: list[RunRecord]) -> list[str]:
     return [name(*pair) for pair in zip(folders, presets, strict=True)]
 
 
-def _published_line(panel: Any, task: str) -> None:
-    score = published_score(task)
-    if score is not None:
+def _published_lines(panel: Any, task: str, presets: list[str]) -> None:
+    """What the paper prints for the algorithms that the presets are; for DR.Q where they are none of them."""
+    known = dict.fromkeys(name for preset in presets if (name := counterpart(preset)))
+    for name in known or {"DR.Q": None}:
+        score = published_score(task, name)
+        if score is None:
+            continue
         panel.axhline(score.mean, color="0.35", linewidth=1, linestyle=(0, (6, 3)))
         panel.axhspan(score.low, score.high, color="0.5", alpha=0.12, linewidth=0)
         panel.annotate(
-            f"paper's final score, {score.mean:g}",
+            f"the paper's {name} after {short_count(paper_tasks()[task].agent_steps)}: {score.mean:g}",
             (0.01, score.mean),
             xycoords=("axes fraction", "data"),
             xytext=(0, 3),

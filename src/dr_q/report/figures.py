@@ -13,7 +13,9 @@ from dr_q.report.style import style
 
 _COLUMNS = 4
 _LEGEND = 6
-"""Entries of a legend in one row."""
+"""Entries of a legend in one row, at most."""
+_LEGEND_ROW = 0.18
+"""Its height in inches."""
 _GREY = "0.35"
 _TALL = 34
 """Rows of one column of a dot plot."""
@@ -174,11 +176,12 @@ def improvement_figure(report: Report, path: Path) -> None:
     _dots(axes[0], report, rows, -1, [f"{row.cells[0]}: {row.cells[1]}" for row in rows])
     axes[0].axvline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
     axes[0].set_xlim(-0.02, 1.02)
-    save_figure(figure, f"Probability that a run is better than one of {report.base}, 95% interval", path)
+    title = f"Probability that a run is better than one of {report.base}, 95% interval"
+    save_figure(figure, _titled(report, title), path)
 
 
 def ablation_figure(report: Report, path: Path) -> None:
-    """ablations.png: the normalised final score of every preset, task by task."""
+    """ablations.png: the normalised score of every preset, task by task."""
     if sum(series.ours for series in report.series) < 2:
         return
     rows = [row for row in report.table("finals").rows if row.cells[6] is not None]
@@ -194,13 +197,14 @@ def ablation_figure(report: Report, path: Path) -> None:
         for row in rows:
             unit = row.cells[6]
             if row.task in part and isinstance(unit, Estimate):
-                place = [series.key for series in presets].index(row.series)
-                y = part.index(row.task) + (place + 1) / (len(presets) + 1) - 0.5
-                _dot(panel, unit, y, presets[place].style)
+                here = [s for s in presets if any((other.task, other.series) == (row.task, s.key) for other in rows)]
+                place = [series.key for series in here].index(row.series)
+                y = part.index(row.task) + (place - (len(here) - 1) / 2) / (len(presets) + 1)
+                _dot(panel, unit, y, here[place].style)
         _row_labels(panel, part)
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
-    save_figure(figure, "Normalised final score of every preset, 95% interval", path)
+    save_figure(figure, _titled(report, "Normalised score of every preset, 95% interval"), path)
 
 
 FIGURES: dict[str, Callable[[Report, Path], None]] = {
@@ -258,14 +262,15 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
     for series in report.series:
         if paper and not series.ours and series.counterpart:
             look = {**style(series.style), "linestyle": "-"}
-            label = f"{series.name} in print: final mean, 95% interval"
+            label = f"{series.name} in print: mean at the end, 95% interval"
             handles.append(
                 Line2D([], [], linewidth=2.6, alpha=0.75, markersize=5, markeredgecolor="white", label=label, **look)
             )
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=len(handles) if len(handles) <= _LEGEND else _LEGEND // 2,
-        frameon=False,
-        fontsize=8,
-    )
+    columns = 1
+    for columns in range(min(len(handles), _LEGEND), 0, -1):
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+        if columns == 1 or legend.get_window_extent().width < 0.97 * figure.bbox.width:
+            break
+        legend.remove()
+    more = math.ceil(len(handles) / columns) - 1
+    figure.set_figheight(figure.get_figheight() + _LEGEND_ROW * more)

@@ -3,13 +3,14 @@
 import csv
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 COLUMNS = ("task", "preset", "seed", "agent_steps", "return")
 EXTRA_COLUMNS = ("env_frames", "return_std", "length_mean", "episodes")
 """What runs of ours add."""
+_USUAL = {"eval_episodes": 10, "noise_dims": 0}
 
 
 class RunRecord(NamedTuple):
@@ -96,6 +97,59 @@ def preset_of(run: RunRecord) -> str:
     return listed_as(settings["preset"], settings.get("noise_dims", 0))
 
 
+def run_labels(runs: Sequence[RunRecord]) -> list[str]:
+    """What the results of several runs are listed under: `preset_of`, and the settings that tell runs of a task apart.
+
+    A setting counts for all runs of a preset if it differs between two of them on the same task. A run that has there
+    what its preset has keeps the preset's name; what that is, runs record as `changed`.
+    """
+    differing: dict[str, set[str]] = {}
+    by_task: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        by_task.setdefault((preset_of(run), run.info["settings"]["task"]), []).append(_config(run))
+    for (preset, _), configs in by_task.items():
+        names = dict.fromkeys(name for config in configs for name in config)
+        found = {name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)}
+        differing.setdefault(preset, set()).update(found)
+    return [_label(run, sorted(differing[preset_of(run)])) for run in runs]
+
+
+def _label(run: RunRecord, names: list[str]) -> str:
+    config = _config(run)
+    changed = run.info.get("changed", config)  # runs of older versions do not say
+    return preset_of(run) + "".join(f"+{name}={_short(config.get(name))}" for name in names if name in changed)
+
+
+def _config(run: RunRecord) -> dict[str, Any]:
+    return run.info["settings"].get("config", {})
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "..".join(map(_short, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def train_command(info: dict[str, Any]) -> str:
+    """What makes a run like this one, from its run.json: a command, or a call for a task from a callable."""
+    settings = info["settings"]
+    given = {"preset": settings["preset"]} if settings["preset"] != "dr.q" else {}
+    given["seeds"] = settings["seeds"]
+    given |= {"seed": settings["first_seed"]} if settings["first_seed"] else {}
+    given |= {name: settings[name] for name in ("steps", "eval_every") if name in settings}
+    given |= {name: settings[name] for name, usual in _USUAL.items() if settings.get(name, usual) != usual}
+    given |= info.get("changed", {})
+    if settings["task"].startswith("callable:"):
+        arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"dr_q.train({settings['task'].removeprefix('callable:')}, {arguments})"
+
+    def words(value: Any) -> str:
+        return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+    options = " ".join(f"--{name.replace('_', '-')} {words(value)}" for name, value in given.items())
+    return f"dr-q train {settings['task']} {options}"
+
+
 def listed_as(preset: str, noise_dims: int) -> str:
     """A preset's name in results: with noise in the state it is another."""
     return f"{preset}+noise{noise_dims}" if noise_dims else preset
@@ -123,17 +177,15 @@ def read_results(paths: Sequence[str | Path]) -> list[Result]:
     """
     found: dict[tuple[str, str, int, int], Result] = {}
     origin: dict[tuple[str, str, int, int], Path] = {}
-    for path in map(Path, paths):
-        for result in _read(path):
-            key = result[:4]
-            if key in found and found[key].score != result.score:
-                raise ValueError(
-                    f"{path} and {origin[key]} disagree about {result.task}, {result.preset}, seed {result.seed} at "
-                    f"{result.agent_steps:,} steps: {result.score:g} and {found[key].score:g}; "
-                    "leave one out, or give its runs other seeds"
-                )
-            found.setdefault(key, result)
-            origin.setdefault(key, path)
+    for path, result in _read(list(map(Path, paths))):
+        key = result[:4]
+        if key in found and found[key].score != result.score:
+            raise ValueError(
+                f"{path} and {origin[key]} disagree about {result.task}, {result.preset}, seed {result.seed} at "
+                f"{result.agent_steps:,} steps: {result.score:g} and {found[key].score:g}; leave one of them out"
+            )
+        found.setdefault(key, result)
+        origin.setdefault(key, path)
     return sorted(found.values(), key=lambda result: result[:4])
 
 
@@ -149,30 +201,33 @@ def write_results(results: Iterable[Result], path: Path) -> None:
             writer.writerow([*result[:4], repr(float(result.score)), *(result.more.get(name, "") for name in extra)])
 
 
-def _read(path: Path) -> list[Result]:
-    if path.is_file():
-        return _read_file(path)
-    return [result for run in run_folders(path) for result in _of_run(run)]
+def _read(paths: list[Path]) -> Iterator[tuple[Path, Result]]:
+    """Each result with the file or the run that it is from."""
+    folders = dict.fromkeys(run for path in paths if not path.is_file() for run in run_folders(path))
+    runs = [read_run(folder) for folder in folders]
+    for run, label in zip(runs, run_labels(runs), strict=True):
+        yield from ((run.folder, result) for result in _of_run(run, label))
+    for path in paths:
+        if path.is_file():
+            yield from ((path, result) for result in _read_file(path))
 
 
-def _of_run(folder: Path) -> list[Result]:
-    run = read_run(folder)
+def _of_run(run: RunRecord, label: str) -> list[Result]:
     return [
         Result(
             run.info["settings"]["task"],
-            preset_of(run),
+            label,
             int(row["seed"]),
             int(row["agent_steps"]),
             float(row["return_mean"]),
             {name: row[name] for name in EXTRA_COLUMNS if name in row},
         )
-        for row in _evaluation_rows(folder)
+        for row in _evaluation_rows(run.folder)
     ]
 
 
 def _read_file(path: Path) -> list[Result]:
-    rows = _csv_rows(path)
-    have = list(rows[0]) if rows else []
+    rows, have = _csv_rows(path), _csv_columns(path)
     missing = [name for name in COLUMNS if name not in have]
     if missing:
         raise ValueError(
@@ -195,9 +250,14 @@ def _read_file(path: Path) -> list[Result]:
     return found
 
 
+def _csv_columns(path: Path) -> list[str]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return next(csv.reader(file), [])
+
+
 def _csv_rows(path: Path) -> list[dict[str, str]]:
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # some programs begin a file with a mark
             return list(csv.DictReader(file))
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a CSV file: it is not text") from None

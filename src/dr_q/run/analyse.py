@@ -101,9 +101,10 @@ def open_run(folder: Path) -> SavedRun:
         raise ConfigError(str(error)) from None
     checkpoints = Checkpoints(folder, record.info["seeds"], keep=1)
     if not checkpoints.steps():
-        raise ConfigError(
-            f"{folder} has no checkpoint, which analyses read; go on with it: dr-q train --resume {folder}"
-        )
+        advice = f"go on with it: dr-q train --resume {folder}"
+        if record.info["agent_steps"] > 0 and not (folder / "checkpoints").exists():
+            advice = "they were removed; take them from a backup, or train again"
+        raise ConfigError(f"{folder} has no checkpoint, which analyses read; {advice}")
     policy = policy_record(folder)
     shape = drq.TaskShape(tuple(policy["obs_shape"]), len(policy["action_low"]), policy["history"])
     return SavedRun(folder, record.info["settings"], preset_of(record), record.info["seeds"], shape, checkpoints)

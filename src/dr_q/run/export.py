@@ -1,6 +1,5 @@
 """A policy to give away: encoder f and actor of one seed, in few bytes, with a card that says what it is."""
 
-import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -8,9 +7,11 @@ import numpy as np
 
 from dr_q.agent import ConfigError
 from dr_q.paper import paper_tasks, published_score
-from dr_q.report import Result, read_results
+from dr_q.report import read_results
+from dr_q.report.results import read_run_json, train_command
 from dr_q.run import arrays
 from dr_q.run.policy import load, policy_file, policy_record, write_policies
+from dr_q.run.settings import changed_settings
 from dr_q.run.watch import evaluate_policy
 
 Precision = Literal["float16", "float32"]
@@ -43,17 +44,18 @@ def export_policy(
     lost = [name for name, x in weights.items() if not np.isfinite(x).all()]
     if lost:
         raise ConfigError(f"{lost[0]} of {file} is not finite in {precision}; use --precision float32")
-    kept = {name: value for name, value in record.items() if name not in ("seeds", "best_seed")}
+    training = _training(path, seed, record["agent_steps"]) or record.get("training")
+    kept = {name: value for name, value in record.items() if name not in ("seeds", "best_seed", "training")}
+    kept |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version
     write_policies(out, {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
     returns = evaluate_policy(out, seed, episodes)[1] if episodes else None
     size = (out / file.name).stat().st_size
-    (out / "README.md").write_text(_card(path, record, seed, of_seeds, precision, size, returns))
+    (out / "README.md").write_text(_card(kept, seed, of_seeds, precision, size, returns))
     return Exported(out, seed, size, returns)
 
 
 def _card(
-    path: Path,
     record: dict[str, Any],
     seed: int,
     of_seeds: dict[int, float],
@@ -61,10 +63,10 @@ def _card(
     size: int,
     returns: np.ndarray | None,
 ) -> str:
-    """The model card. What is known of the run stands in its folder; a bare policy's card is shorter."""
+    """The model card; shorter where nothing is known of the training."""
     task, preset, steps = record["task"], record.get("preset", "dr.q"), record["agent_steps"]
-    info = json.loads((path / "run.json").read_text()) if (path / "run.json").exists() else None
-    last = _evaluation(path, seed, steps)
+    training = record.get("training", {})
+    last = training.get("evaluation")
     known, published = paper_tasks().get(task), published_score(task)
     chosen = ""
     if of_seeds and of_seeds[seed] == max(of_seeds.values()) and len(of_seeds) > 1:
@@ -72,14 +74,15 @@ def _card(
     rows = []
     if last is not None:
         rows.append(
-            f"| evaluated while training, {last.more['episodes']} episodes | "
-            f"{last.score:.1f} +- {float(last.more['return_std']):.1f} |"
+            f"| evaluated while training, {_episodes(last['episodes'])} | "
+            f"{last['return']:.1f} +- {last['return_std']:.1f} |"
         )
     if len(of_seeds) > 1:
         average = sum(of_seeds.values()) / len(of_seeds)
         rows.append(f"| mean of all {len(of_seeds)} seeds of the run, then | {average:.1f} |")
     if returns is not None:
-        rows.append(f"| this file, {len(returns)} fresh episodes | {returns.mean():.1f} +- {returns.std():.1f} |")
+        spread = f" +- {returns.std():.1f}" if len(returns) > 1 else ""
+        rows.append(f"| this file, {_episodes(len(returns), 'fresh ')} | {returns.mean():.1f}{spread} |")
     if known is not None and published is not None:
         rows.append(f"| the paper's DR.Q after {known.agent_steps:,} steps, mean of ten seeds | {published.mean:g} |")
     lines = [
@@ -103,15 +106,13 @@ def _card(
         "```",
         "`dr-q eval THIS_FOLDER` plays episodes, `dr-q video THIS_FOLDER` records one.",
     ]
-    if info is not None:
-        settings, versions = info["settings"], info["versions"]
+    if training:
         lines += [
             "",
             "## Training",
-            f"`dr-q train {task} --preset {preset} --seeds {settings['seeds']} --seed {settings['first_seed']} --steps "
-            f"{settings['steps']} --eval-every {settings['eval_every']}`; all settings are in `policy.json`.",
+            f"`{training['command']}`; all settings are in `policy.json`.",
             "",
-            ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+            ", ".join(f"{name} {version}" for name, version in training["versions"].items()) + ".",
         ]
     lines += [
         "",
@@ -123,7 +124,22 @@ def _card(
     return "\n".join(lines)
 
 
-def _evaluation(path: Path, seed: int, agent_steps: int) -> Result | None:
-    """What training's own evaluation of these weights gave."""
-    results = read_results([path]) if (path / "evals.csv").exists() else []
-    return next((r for r in results if (r.seed, r.agent_steps) == (seed, agent_steps)), None)
+def _episodes(count: int, kind: str = "") -> str:
+    return f"{count} {kind}episode{'s' if count != 1 else ''}"
+
+
+def _training(path: Path, seed: int, agent_steps: int) -> dict[str, Any] | None:
+    """How a run's policy came to be; None for a policy that has left its run."""
+    run = path.parent if path.name == "policy" else path
+    if not (run / "run.json").exists():
+        return None
+    info = read_run_json(run, "versions")
+    settings = info["settings"]
+    changed = info.get("changed", changed_settings(settings["preset"], settings["config"]))
+    results = read_results([run]) if (run / "evals.csv").exists() else []
+    last = next((r for r in results if (r.seed, r.agent_steps) == (seed, agent_steps)), None)
+    training = {"command": train_command({**info, "changed": changed}), "versions": info["versions"]}
+    if last is not None:
+        more = {"return_std": float(last.more["return_std"]), "episodes": int(last.more["episodes"])}
+        training["evaluation"] = {"return": last.score, **more}
+    return training

@@ -69,6 +69,7 @@ class RunFiles:
             "status": status,
             "agent_steps": agent_steps,
             "settings": self._settings.to_json(),
+            "changed": self._settings.changed(),
             "seeds": self._settings.seed_list,
             "versions": versions(),
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from dr_q.agent import Config, ConfigError, preset
+from dr_q.agent import PRESETS, Config, ConfigError, preset
 from dr_q.envs import DEFAULT_AGENT_STEPS, canonical
 from dr_q.paper import paper_tasks
 
@@ -71,6 +71,10 @@ class Settings:
         record["config"] = dataclasses.asdict(self.config)
         return record
 
+    def changed(self) -> dict[str, Any]:
+        """Settings of the algorithm that are not the preset's."""
+        return changed_settings(self.preset, dataclasses.asdict(self.config))
+
     @staticmethod
     def from_json(record: dict[str, Any], task: str | Callable[[], gymnasium.Env] | None = None) -> "Settings":
         """From run.json; a run from a callable needs it again."""
@@ -80,6 +84,18 @@ class Settings:
                 "resume it from Python: dr_q.train(that_callable, resume=DIR)"
             )
         return Settings(**{**record, "config": config_from_json(record), "task": task or record["task"]})
+
+
+def changed_settings(preset_name: str, config: dict[str, Any]) -> dict[str, Any]:
+    """What of a config, also one from JSON, is not as this version's preset has it; nothing for unknown presets."""
+    if preset_name not in PRESETS:
+        return {}
+    usual = dataclasses.asdict(preset(preset_name))
+
+    def plain(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    return {name: value for name, value in config.items() if plain(value) != plain(usual.get(name))}
 
 
 def config_from_json(record: dict[str, Any]) -> Config:

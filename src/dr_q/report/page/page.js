@@ -605,7 +605,7 @@
         items: presets.map((s) => ({ s, cell: finalCell(t.name, s.key, "normalised") }))
           .filter(({ cell }) => cell).map(({ s, cell }) => ({ s, triple: cell.value })),
       })).filter((row) => row.items.length);
-      const chart = { label: `${suite.title}: normalised final scores`, rows, kind: "unit", labelShare: 0.42 };
+      const chart = { label: `${suite.title}: normalised last scores`, rows, kind: "unit", labelShare: 0.42 };
       const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
       if (rows.length) box.append(card(suite.title, chartNode((width) => dotChart(width, chart), height)));
     }
