@@ -3,17 +3,21 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] - made at import
 
 import dr_q
 from dr_q.cli import main
 from dr_q.run import evaluate, loop
 from dr_q.run.errors import TrainingError
+from dr_q.run.log import Boards
+from dr_q.run.settings import make_settings
 from dr_q.run.signals import Signals
 from tests.envs import toys
 from tests.run import tiny
@@ -138,3 +142,30 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
     assert main(["train", "my_robot:Robot-v0", "--out", "run", *tiny.flags(steps=40)]) == 0
     assert main(["eval", "run", "--episodes", "0"]) == 2
     assert "episodes must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_tensorboard_forgets_what_a_checkpoint_has_not_seen(tmp_path):
+    """As the CSV files do: a resumed run would draw two curves over the same steps."""
+    settings = make_settings("dmc/cartpole-swingup", steps=10)
+    for begins in (0, 3):
+        boards = Boards(tmp_path, settings, False, begins)
+        for step in range(begins + 1, begins + 4):
+            boards.scalars({"x": float(step)}, step)
+        boards.close()
+    starts = [
+        event.step
+        for file in sorted((tmp_path / "tensorboard").iterdir())
+        for event in tensorboard_events(file)
+        if event.session_log.status == event.session_log.START
+    ]
+    assert starts == [4]
+
+
+def tensorboard_events(path: Path) -> Iterator[Any]:
+    data = path.read_bytes()
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        event = Event()
+        event.ParseFromString(data[12 : 12 + size])
+        yield event
+        data = data[16 + size :]

@@ -105,7 +105,7 @@ class Config:
     critic_activation: Activation = "elu"
     """Critic activation function."""
 
-    # What MR.Q has and DR.Q has not
+    # MR.Q only
     done_weight: float = 0.0
     """Weight of MR.Q's done-flag loss; 0: the flag is not predicted."""
     reward_scaling: bool = False

@@ -214,5 +214,5 @@ def _timed(agents: axis.Seeds, call: Callable[[], Any], times: int) -> float:
 
 def _machine() -> dict[str, str]:
     found = versions()
-    kept = {name: found[name] for name in ("device", "jax", "python", "mujoco", "dr-q") if name in found}
+    kept = {name: found[name] for name in ("device", "jax", "python", "mujoco", "dr-q", "source") if name in found}
     return {**kept, "cores": str(os.cpu_count()), "processor": platform.processor() or platform.machine()}

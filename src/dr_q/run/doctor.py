@@ -46,7 +46,8 @@ def examine() -> Iterator[Finding]:
         ("matplotlib", "plot", "dr-q plot"),
         ("imageio_ffmpeg", "video", "dr-q video"),
         ("wandb", "wandb", "--wandb"),
-        ("ray", "ray", "dr-q sweep"),
+        ("rliable", "report", "dr-q compare, report, analyse, experiment"),
+        ("ray", "ray", "dr-q sweep, experiment"),
     ):
         there = importlib.util.find_spec(module) is not None
         yield Finding(
@@ -95,21 +96,40 @@ def _simulator(task: str, fix: str) -> Finding:
     return Finding(task, True, "loads and resets")
 
 
+# What GL says of itself tells a GPU from software.
+_DRAW = """
+from dr_q.envs import make_env
+env = make_env("dmc/walker-run")
+env.reset(0)
+contrast = env.render((84, 84)).std()
+try:
+    from OpenGL import GL
+    with env._env.physics.contexts.gl.make_current() as context:
+        renderer = context.call(GL.glGetString, GL.GL_RENDERER).decode()
+except Exception:
+    renderer = "something that does not say what it is"
+print(contrast, renderer)
+"""
+
+
 def _rendering() -> Iterator[Finding]:
     """Each backend in a process of its own: MuJoCo picks one when it is imported."""
-    code = "from dr_q.envs import make_env; e = make_env('dmc/walker-run'); e.reset(0); print(e.render((84, 84)).std())"
-    works = []
+    works, drawn_by = [], []
     for backend in ("egl", "osmesa", "glfw"):
         environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
         if backend == "glfw":
             environment.pop("PYOPENGL_PLATFORM")
         result = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-c", _DRAW], env=environment, capture_output=True, text=True, timeout=120, check=False
         )
-        if result.returncode == 0 and float(result.stdout.split()[-1]) > 0:
+        contrast, _, renderer = (result.stdout.splitlines() or [""])[-1].partition(" ")
+        if result.returncode == 0 and float(contrast) > 0:
             works.append(backend)
+            drawn_by.append(renderer)
     fix = "apt-get install libegl1 (GPU or software), or libosmesa6; a screen for glfw"
-    found = f"works with MUJOCO_GL={', '.join(works)}" if works else "no backend works"
+    found = "no backend works"
+    if works:
+        found = f"works with MUJOCO_GL={', '.join(works)}; {works[0]} draws with {drawn_by[0]}"
     yield Finding("rendering (pixels, videos)", bool(works), found, fix)
     current = os.environ.get("MUJOCO_GL", "")
     if works and current not in works:

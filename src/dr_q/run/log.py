@@ -120,10 +120,11 @@ class RunFiles:
 class Boards:
     """TensorBoard always, W&B where asked for."""
 
-    def __init__(self, folder: Path, settings: Settings, wandb: bool):
+    def __init__(self, folder: Path, settings: Settings, wandb: bool, agent_steps: int):
+        """Of a run that goes on from `agent_steps`: what it logged beyond, before, is not shown."""
         from tensorboardX import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder / "tensorboard"))
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=agent_steps + 1 if agent_steps else None)
         self._wandb: Any = None
         if wandb:
             try:
@@ -182,10 +183,10 @@ class Display:
             self._console.print(text, highlight=False, markup=False)
 
     def plan(self, plan: Plan) -> None:
-        """What goes where, if a device has memory of its own or if not all fits it."""
-        if plan.task.frames_on_host or jax.default_backend() != "cpu":
-            for line in plan.lines():
-                self.say(line)
+        """What goes where; only how much in all where everything is in one memory."""
+        one_memory = jax.default_backend() == "cpu" and not plan.task.frames_on_host
+        for line in plan.lines()[: 1 if one_memory else None]:
+            self.say(line)
 
     def say_on_device(self, text: str) -> None:
         """A line that concerns those who run on a GPU."""

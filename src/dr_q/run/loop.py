@@ -151,7 +151,7 @@ class _Run:
         self.display.say_on_device(f"compiled in {self.agents.compile():.0f} s")
         self.stepper = Stepper(self.agents, pool, self.clock, arrived, self._check_starts)
         self.evaluator = Evaluator(self.agents, self.seeds, settings.eval_episodes, for_evaluation, pool)
-        self.boards = Boards(folder, settings, options.wandb)
+        self.boards = Boards(folder, settings, options.wandb, self.step)
 
     def close(self) -> None:
         """End what runs beside the loop."""
