@@ -161,6 +161,20 @@ def test_values_by_pointer_and_by_keyboard(report, chromium):
         assert page.locator("#tip").is_hidden()
 
 
+def test_why_a_verdict_is_given_by_key_and_in_print(report, chromium):
+    with opened(chromium, report) as page:
+        verdict, why = (page.locator(f"#table-scores-gym .{name}").first for name in ("verdict", "why"))
+        reason = (why.text_content() or "").strip()
+        assert re.search(r"\d", reason)
+        assert not why.is_visible()
+        verdict.focus()
+        assert reason in page.locator("#tip").inner_text()
+        verdict.press("Escape")
+        assert not page.locator("#tip").is_visible()
+        page.emulate_media(media="print")
+        assert why.is_visible()
+
+
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"), (360, "light")]
 )

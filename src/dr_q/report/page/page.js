@@ -382,7 +382,16 @@
   };
   const pill = (said) => {
     const name = `verdict ${VERDICTS.includes(said.verdict) ? said.verdict : ""}`;
-    return el("span", { class: name, title: said.why }, `${MARK[said.verdict] ?? ""}${said.verdict}`);
+    const text = `${MARK[said.verdict] ?? ""}${said.verdict}`;
+    const node = el("button", { class: name, type: "button", "aria-label": `${said.verdict}: ${said.why}` }, text);
+    const show = () => {
+      const box = node.getBoundingClientRect();
+      showTip(said.verdict, [{ what: said.why, value: "" }], box.right, box.bottom - 10);
+    };
+    for (const what of ["focus", "click", "pointerenter"]) node.addEventListener(what, show);
+    for (const what of ["blur", "pointerleave"]) node.addEventListener(what, hideTip);
+    node.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+    return el("span", { class: "said" }, node, el("span", { class: "why" }, ` ${said.why}`));
   };
   const cellNode = (column, cell, { first, kind, edge, foot }) => {
     const text = column.kind === "text" || column.kind === "verdict";
