@@ -381,22 +381,24 @@ class Export:
 
 @dataclasses.dataclass
 class Plot:
-    """Draw learning curves of runs, with 95% intervals over seeds, as a PNG."""
+    """Draw learning curves, with 95% intervals over seeds, as a picture."""
 
-    run_folders: tyro.conf.Positional[list[Path]]
-    """Runs and folders of runs to draw together, a panel for each task."""
+    sources: tyro.conf.Positional[list[Path]]
+    """Runs, folders of runs, CSV files of results (dr-q results), to draw together; a panel for each task."""
     out: Path = Path("curves.png")
     """Where to write it."""
 
     def run(self) -> int:
         """Draw."""
         from dr_q.report import plot_curves, read_run, run_folders
+        from dr_q.report.results import read_records
 
-        if not self.run_folders:
+        if not self.sources:
             raise ConfigError("no run given; name one or more folders of dr-q train")
         try:
-            folders = {run.resolve(): run for folder in self.run_folders for run in run_folders(folder)}
-            plot_curves([read_run(run) for run in folders.values()], self.out)
+            folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in run_folders(path)}
+            files = [record for path in self.sources if path.is_file() for record in read_records(path)]
+            plot_curves([*map(read_run, folders.values()), *files], self.out)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         except ImportError as error:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dr_q.cli import main
-from dr_q.report import read_results, write_results
-from dr_q.report.results import train_command
+from dr_q.report import read_results, read_run, write_results
+from dr_q.report.results import read_records, train_command
 
 
 def make_run(
@@ -65,6 +65,16 @@ def test_runs_of_a_preset_are_told_apart_by_what_was_changed(tmp_path, capsys):
     assert {r.preset for r in read_results([tmp_path / "old"])} == {"dr.q+infonce_weight=0.1", "dr.q+infonce_weight=0"}
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     assert "The two differ in: infonce_weight 0.1 against 0.0." in capsys.readouterr().out
+
+
+def test_a_file_of_results_is_drawn_like_its_runs(tmp_path, capsys):
+    runs = [make_run(tmp_path / "runs" / name, preset=name) for name in ("dr.q", "mr.q")]
+    out = tmp_path / "results.csv"
+    write_results(read_results([tmp_path / "runs"]), out)
+    assert [record.evaluations for record in read_records(out)] == [read_run(run).evaluations for run in runs]
+    for name, source in (("a", out), ("b", tmp_path / "runs")):
+        assert main(["plot", str(source), "--out", str(tmp_path / f"{name}.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_the_command_of_a_run_has_all_that_was_changed():

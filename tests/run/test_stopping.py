@@ -161,6 +161,18 @@ def test_tensorboard_forgets_what_a_checkpoint_has_not_seen(tmp_path):
     assert starts == [4]
 
 
+def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
+    heard: list[Any] = []
+    run = SimpleNamespace(log=heard.append, finish=lambda: heard.append("finished"))
+    stand_in = SimpleNamespace(init=lambda **given: heard.append(given) or run)
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    boards = Boards(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 0)
+    boards.scalars({"x": 1.5}, 7)
+    boards.close()
+    assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)
+    assert heard[1:] == [{"x": 1.5, "agent_steps": 7}, "finished"]
+
+
 def tensorboard_events(path: Path) -> Iterator[Any]:
     data = path.read_bytes()
     while data:

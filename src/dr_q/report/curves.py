@@ -11,7 +11,7 @@ from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.content import counterpart
 from dr_q.report.results import RunRecord, preset_of
-from dr_q.report.statistics import means
+from dr_q.report.statistics import FEWEST_SEEDS, means
 from dr_q.report.style import style
 
 MOST_COLUMNS = 4
@@ -37,7 +37,8 @@ def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
         _draw_task(panel, task, of_task, order)
     panels[0].set_ylabel("return", fontsize=8)
     panels[0].set_xlabel("agent steps", fontsize=8)
-    save_figure(figure, "Return against agent steps: mean over seeds, 95% interval", path)
+    certain = any(len(run.evaluations) >= FEWEST_SEEDS for run in runs)
+    save_figure(figure, f"Return against agent steps: mean over seeds{', 95% interval' if certain else ''}", path)
 
 
 def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -> None:

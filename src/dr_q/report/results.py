@@ -189,6 +189,17 @@ def read_results(paths: Sequence[str | Path]) -> list[Result]:
     return sorted(found.values(), key=lambda result: result[:4])
 
 
+def read_records(path: Path) -> list[RunRecord]:
+    """A file of results as if each task and preset in it had been a run of its own."""
+    by: dict[tuple[str, str], dict[int, list[tuple[int, float]]]] = {}
+    for result in read_results([path]):
+        seeds = by.setdefault((result.task, result.preset), {})
+        seeds.setdefault(result.seed, []).append((result.agent_steps, result.score))
+    return [
+        RunRecord(path, {"settings": {"task": task, "preset": preset}}, seeds) for (task, preset), seeds in by.items()
+    ]
+
+
 def write_results(results: Iterable[Result], path: Path) -> None:
     """A tidy CSV file; optional columns that any result has come after the five."""
     results = list(results)
