@@ -35,6 +35,7 @@ from dr_q.report.statistics import (
     satterthwaite,
 )
 from dr_q.report.style import style
+from dr_q.run.settings import changes_of
 from dr_q.sweep.estimate import expected_rate, nearest
 
 HERE = Path(__file__).parent
@@ -140,7 +141,7 @@ def main() -> int:
 
 
 def make(arguments: Arguments) -> int:
-    results = read_results([HERE / "runs"])
+    results = read_results([HERE / "runs"], changes_of)
     repeats = {folder.name: read_results([folder]) for folder in run_folders(HERE / "repeats")}
     write_results(results, HERE / "evaluations.csv")
     if arguments.authors is not None:
@@ -399,9 +400,10 @@ def run_row(run: RunRecord) -> tuple[str, ...]:
     info, rate = run.info, rate_of(run)
     versions = info["versions"]
     program = versions.get("source")
+    command = train_command({**info, "changed": changes_of(info)})
     return (
         f"`{run.folder.name}`",
-        f"`{train_command(info)} --checkpoint-every {info['settings']['checkpoint_every']}`",
+        f"`{command} --checkpoint-every {info['settings']['checkpoint_every']}`",
         f"{info['agent_steps']:,}" + ("" if info["status"] == "finished" else " (stopped)"),
         f"{info['seconds'] / 60:.1f}",
         "not kept" if rate is None else f"{rate:,.0f}",

@@ -11,6 +11,7 @@ import math
 import os
 import select
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +23,7 @@ import dr_q
 from dr_q.agent import PRESETS, Config, ConfigError, preset
 from dr_q.envs import SUITES, EnvError, TaskError, WorkerError, canonical, suite_tasks
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
-from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY
+from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY, changes_of
 
 USAGE_ERROR = 2
 FAILURE = 1
@@ -374,7 +375,10 @@ class Export:
 
         _at_least("episodes", self.episodes, 0)
         done = export_policy(self.run_folder, self.out, self.seed, self.precision, self.episodes)
-        played = "" if done.returns is None else f", return {done.returns.mean():.1f} +- {done.returns.std():.1f}"
+        played = ""
+        if done.returns is not None:
+            spread = f" +- {done.returns.std():.1f}" if len(done.returns) > 1 else ""
+            played = f", return {done.returns.mean():.1f}{spread}"
         print(f"{done.folder}: seed {done.seed}, {self.precision}, {done.size / 2**20:.1f} MiB{played}")
         return 0
 
@@ -394,11 +398,12 @@ class Plot:
         from dr_q.report.results import read_records
 
         if not self.sources:
-            raise ConfigError("no run given; name one or more folders of dr-q train")
+            raise ConfigError("nothing to draw; name runs, folders of runs, or CSV files of results")
         try:
             folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in run_folders(path)}
-            files = [record for path in self.sources if path.is_file() for record in read_records(path)]
-            plot_curves([*map(read_run, folders.values()), *files], self.out)
+            files = {path.resolve(): path for path in self.sources if path.is_file()}
+            records = [record for path in files.values() for record in read_records(path)]
+            plot_curves([*map(read_run, folders.values()), *records], self.out)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         except ImportError as error:
@@ -817,16 +822,21 @@ class Results:
     def run(self) -> int:
         """Collect."""
         from dr_q.report import read_results, write_results
+        from dr_q.report.results import labelled_runs, preset_of
 
         if not self.sources:
             raise ConfigError("nothing to collect; name runs, folders of runs, or CSV files of results")
         try:
-            results = read_results(self.sources)
+            results = read_results(self.sources, changes_of)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         if not results:
             raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
         write_results(results, self.out)
+        for run, label in labelled_runs(self.sources, changes_of):
+            changed = changes_of(run.info)
+            if changed and label == preset_of(run):
+                print(f"dr-q: {run.folder} is listed as {label}, but changed {', '.join(changed)}", file=sys.stderr)
         seeds = {result[:3] for result in results}
         tasks, presets = {r.task for r in results}, {r.preset for r in results}
         print(
@@ -855,6 +865,9 @@ class Compare:
 
         sides = [_results_of(source) for source in (self.first, self.second)]
         presets = [", ".join(sorted({result.preset for result in side})) for side in sides]
+        for source, side in zip((self.first, self.second), sides, strict=True):
+            if not side:
+                raise ConfigError(f"no evaluation in {source} yet: there is nothing to compare")
         if sides[0] == sides[1]:
             raise ConfigError(f"{self.first} and {self.second} have the same results: there is nothing to compare")
         names = presets if presets[0] != presets[1] else _shorter(self.first, self.second)
@@ -864,9 +877,11 @@ class Compare:
             raise ConfigError(str(error)) from None
         except ImportError as error:
             raise ConfigError(f"a comparison needs {error.name}: pip install 'dr-q[report]'") from error
+        tasks = [row.task for row in found.tasks]
+        sentences = [*found.sentences(), *_other_differences((self.first, self.second), tasks)]
         if self.json:
             record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
-            record |= {"sentences": [*found.sentences(), *_other_differences(self.first, self.second)]}
+            record |= {"sentences": sentences}
             print(json.dumps(_without_nan(record), indent=1))
             return 0
         table = Table(
@@ -892,14 +907,20 @@ class Compare:
                 *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
                 f"{gap.value:+.4g}",
                 "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
-                *("" if math.isnan(p) else f"{p:.3f}" for p in (row.p, row.p_holm)),
+                *(_chance(p) for p in (row.p, row.p_holm)),
                 "" if math.isnan(gap.low) else f"{row.improvement:.2f}",
                 row.verdict,
             )
         _Tables(160).print(table)
-        for sentence in (*found.sentences(), *_other_differences(self.first, self.second)):
+        for sentence in sentences:
             print(sentence)
         return 0
+
+
+def _chance(p: float) -> str:
+    if math.isnan(p):
+        return ""
+    return f"{p:.3f}" if p >= 0.0005 else "<0.001"
 
 
 def _mean_and_deviation(mean: float, deviation: float) -> str:
@@ -912,29 +933,26 @@ def _shorter(first: str, second: str) -> list[str]:
     return last if last[0] != last[1] else [first, second]
 
 
-def _other_differences(*sources: str) -> list[str]:
-    """In what else two runs, or folders of runs, differ; results from files do not say."""
-    from dr_q.report import read_run, run_folders
+def _other_differences(sources: tuple[str, str], tasks: Collection[str]) -> list[str]:
+    """In what else the runs of two sources differ on these tasks; results from files do not say."""
+    from dr_q.report.results import labelled_runs
 
     found: list[dict[str, set[str]]] = []
-    for source in sources:
-        path = Path(source.partition("@")[0])
-        if not path.is_dir():
+    for path, _, chosen in (source.partition("@") for source in sources):
+        if not Path(path).is_dir():
             return []
         values: dict[str, set[str]] = {}
-        for run in map(read_run, run_folders(path)):
+        for run, label in labelled_runs([Path(path)], changes_of):
             settings, versions = run.info["settings"], run.info.get("versions", {})
-            if "@" in source and settings["preset"] != source.partition("@")[2]:
+            if chosen not in ("", label) or settings["task"] not in tasks:
                 continue
             record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
             for name, value in {**record, "program": versions.get("source", "not recorded")}.items():
                 values.setdefault(name, set()).add(str(value))
         found.append(values)
-    parts = [
-        f"{name} {' or '.join(sorted(found[0][name]))} against {' or '.join(sorted(found[1].get(name, {'none'})))}"
-        for name in found[0]
-        if found[0][name] != found[1].get(name)
-    ]
+    names = dict.fromkeys(name for values in found for name in values)
+    sides = {name: [" or ".join(sorted(values.get(name, {"none"}))) for values in found] for name in names}
+    parts = [f"{name} {' against '.join(pair)}" for name, pair in sides.items() if pair[0] != pair[1]]
     return [f"The two differ in: {'; '.join(parts)}."] if parts else []
 
 
@@ -953,7 +971,7 @@ def _results_of(source: str) -> list[Any]:
 
     path, _, preset = source.partition("@")
     try:
-        results = read_results([path])
+        results = read_results([path], changes_of)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     presets = sorted({result.preset for result in results})
@@ -986,10 +1004,10 @@ class Report:
             raise ConfigError("nothing to report on; name runs, folders of runs, or CSV files of results")
         try:
             check_report_folder(self.out)
-            results = read_results(self.sources)
+            results = read_results(self.sources, changes_of)
             folders = {run.resolve(): run for path in self.sources if path.is_dir() for run in run_folders(path)}
             runs = [read_run(run) for run in folders.values()]
-            report = build_report(results, runs, _preset_settings, say, base=self.base)
+            report = build_report(results, runs, _preset_settings, say, self.base, changes_of)
             page = write_report(report, results, self.out, say)
         except ValueError as error:
             raise ConfigError(str(error)) from None

@@ -163,16 +163,23 @@ def test_values_by_pointer_and_by_keyboard(report, chromium):
 
 def test_why_a_verdict_is_given_by_key_and_in_print(report, chromium):
     with opened(chromium, report) as page:
-        verdict, why = (page.locator(f"#table-scores-gym .{name}").first for name in ("verdict", "why"))
+        page.set_viewport_size({"width": 1032, "height": 700})  # as wide as A4 across
+        verdict, why = (page.locator(f"#table-scores-hbench-hand .{name}").first for name in ("verdict", "why"))
         reason = (why.text_content() or "").strip()
         assert re.search(r"\d", reason)
         assert not why.is_visible()
-        verdict.focus()
+        verdict.focus()  # from far away: the page scrolls
+        page.wait_for_timeout(200)
+        assert page.locator("#tip").is_visible()
         assert reason in page.locator("#tip").inner_text()
         verdict.press("Escape")
-        assert not page.locator("#tip").is_visible()
+        assert page.locator("#tip").is_hidden()
         page.emulate_media(media="print")
         assert why.is_visible()
+        width = "document.querySelector('#table-scores-gym').getBoundingClientRect().width"
+        widest = page.evaluate(width)
+        page.evaluate("document.querySelectorAll('.why').forEach(why => { why.style.display = 'none'; })")
+        assert widest <= page.evaluate(width) + 5, "reasons make no table wider"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def make_run(
 ) -> Path:
     folder.mkdir(parents=True)
     settings = {"task": task, "preset": preset, "noise_dims": noise_dims, "config": more.get("config", {})}
-    changed = {"changed": more["changed"]} if "changed" in more else {}
+    changed = {"changed": more["changed"]} if more.get("changed") is not None else {}
     (folder / "run.json").write_text(json.dumps({"settings": settings, **changed}))
     lines = ["seed,agent_steps,env_frames,return_mean,return_std,length_mean,episodes"]
     lines += [
@@ -44,7 +44,7 @@ def test_runs_folders_and_files_give_the_same_rows(tmp_path, capsys):
     assert read_results([out, tmp_path / "c"]) == again
 
 
-def test_runs_of_a_preset_are_told_apart_by_what_was_changed(tmp_path, capsys):
+def test_runs_of_a_preset_are_told_apart_by_what_was_changed(tmp_path):
     """Where two runs of a task differ; the preset's own keeps its name, and other tasks' runs are named alike."""
     usual, other = {"infonce_weight": 0.1, "batch_size": 256}, {"infonce_weight": 0.0, "batch_size": 256}
     changed = {"infonce_weight": 0.0}
@@ -60,11 +60,34 @@ def test_runs_of_a_preset_are_told_apart_by_what_was_changed(tmp_path, capsys):
         ("dmc/dog-run", "dr.q"),
     }
     assert read_results([tmp_path / "b", tmp_path / "a"]) == read_results([tmp_path / "a", tmp_path / "b"])
-    make_run(tmp_path / "old" / "a", config=usual)
-    make_run(tmp_path / "old" / "b", config=other, score=50)
-    assert {r.preset for r in read_results([tmp_path / "old"])} == {"dr.q+infonce_weight=0.1", "dr.q+infonce_weight=0"}
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    assert "The two differ in: infonce_weight 0.1 against 0.0." in capsys.readouterr().out
+    # Runs of older versions do not say what they changed; a preset may have changed between versions.
+    for name, recorded in (("old", None), ("newer", {})):
+        make_run(tmp_path / name / "a", config=usual, changed=recorded)
+        make_run(tmp_path / name / "b", config=other, changed=recorded, score=50)
+        both = {"dr.q+infonce_weight=0.1", "dr.q+infonce_weight=0"}
+        assert {r.preset for r in read_results([tmp_path / name])} == both
+    found = read_results(
+        [tmp_path / "old"], lambda info: {k: v for k, v in info["settings"]["config"].items() if v == 0}
+    )
+    assert {r.preset for r in found} == {"dr.q", "dr.q+infonce_weight=0"}
+
+
+def test_a_comparison_says_in_what_else_two_runs_differ(tmp_path, capsys):
+    usual = {"infonce_weight": 0.1, "batch_size": 256}
+    make_run(tmp_path / "a", config=usual, changed={})
+    make_run(tmp_path / "b", config={**usual, "infonce_weight": 0.0}, changed={"infonce_weight": 0.0}, score=50)
+    make_run(tmp_path / "c", config={**usual, "batch_size": 8}, changed={"batch_size": 8}, task="dmc/fish-swim")
+    said = "The two differ in: infonce_weight {} against {}.\n"
+    for arguments, values in (
+        ([str(tmp_path / "a"), str(tmp_path / "b")], (0.1, 0.0)),
+        ([f"{tmp_path}@dr.q+infonce_weight=0", f"{tmp_path}@dr.q"], (0.0, 0.1)),
+    ):
+        assert main(["compare", *arguments]) == 0
+        assert capsys.readouterr().out.endswith(said.format(*values))
+    assert main(["results", str(tmp_path / "b"), "--out", str(tmp_path / "out.csv")]) == 0
+    assert f"{tmp_path / 'b'} is listed as dr.q, but changed infonce_weight" in capsys.readouterr().err
+    assert main(["results", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "out.csv")]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_of_results_is_drawn_like_its_runs(tmp_path, capsys):

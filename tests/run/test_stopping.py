@@ -144,21 +144,16 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
     assert "episodes must be at least 1, got 0" in capsys.readouterr().err
 
 
-def test_tensorboard_forgets_what_a_checkpoint_has_not_seen(tmp_path):
+@pytest.mark.parametrize(("begins", "purged"), [(None, []), (0, [0]), (4, [4])])
+def test_tensorboard_forgets_what_a_checkpoint_has_not_seen(begins, purged, tmp_path):
     """As the CSV files do: a resumed run would draw two curves over the same steps."""
-    settings = make_settings("dmc/cartpole-swingup", steps=10)
-    for begins in (0, 3):
-        boards = Boards(tmp_path, settings, False, begins)
-        for step in range(begins + 1, begins + 4):
-            boards.scalars({"x": float(step)}, step)
-        boards.close()
-    starts = [
-        event.step
-        for file in sorted((tmp_path / "tensorboard").iterdir())
-        for event in tensorboard_events(file)
-        if event.session_log.status == event.session_log.START
-    ]
-    assert starts == [4]
+    boards = Boards(tmp_path, make_settings("dmc/cartpole-swingup", steps=10), False, begins)
+    boards.scalars({"x": 1.0}, begins or 0)
+    boards.close()
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    events = list(tensorboard_events(file))
+    assert [e.step for e in events if e.session_log.status == e.session_log.START] == purged
+    assert [e.step for e in events if e.summary.value] == [begins or 0]
 
 
 def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
@@ -166,7 +161,7 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     run = SimpleNamespace(log=heard.append, finish=lambda: heard.append("finished"))
     stand_in = SimpleNamespace(init=lambda **given: heard.append(given) or run)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
-    boards = Boards(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 0)
+    boards = Boards(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True)
     boards.scalars({"x": 1.5}, 7)
     boards.close()
     assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)

@@ -59,7 +59,8 @@ class EnvSpec:
     episode_length: int | None = None
     """Agent steps after which an episode is truncated, where that is known."""
     can_terminate: bool = True
-    """Whether an episode may end before `episode_length`."""
+    """Whether an episode may end before `episode_length`, but for a simulator that fails: then the replay, sized by
+    this, forgets one of the oldest transitions early."""
     step_seconds: float | None = None
     """Simulated time of an agent step, where that is known."""
 

@@ -17,7 +17,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, compare
-from dr_q.report.results import Result, RunRecord, run_labels, run_timing
+from dr_q.report.results import Changes, Result, RunRecord, recorded_changes, run_labels, run_timing
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -174,13 +174,15 @@ def build_report(
     defaults: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
     say: Callable[[str], None] = lambda line: None,
     base: str | None = None,
+    changes: Changes = recorded_changes,
 ) -> Report:
     """What results and the runs they are from say; ValueError in one line where there are none.
 
     Presets are compared with `base`, by default dr.q, or the first where that is not among them.
-    `defaults` gives, for a run's recorded settings, what they would be by its preset alone, None if that is not known.
+    `defaults` gives, for a run's recorded settings, what they would be by its preset alone, None if that is not known;
+    `changes` what of them is not the preset's, by which runs are told apart as in `read_results`.
     """
-    results = list(results)
+    results, labels = list(results), run_labels(runs, changes)
     if not results:
         raise ValueError("there is no evaluation to report on yet")
     presets = sorted({result.preset for result in results}, key=_preset_order)
@@ -211,8 +213,8 @@ def build_report(
         overall,
         _improvement_table(comparisons, base),
         _ablation_table(comparisons, base),
-        _speed_table(runs),
-        _settings_table(runs, defaults),
+        _speed_table(runs, labels),
+        _settings_table(runs, labels, defaults),
         _versions_table(runs),
     ]
     warnings = [
@@ -621,7 +623,7 @@ def _ablation_table(comparisons: list[tuple[str, str, Comparison]], base: str) -
     )
 
 
-def _speed_table(runs: Sequence[RunRecord]) -> Table:
+def _speed_table(runs: Sequence[RunRecord], labels: list[str]) -> Table:
     timings = [run_timing(run) for run in runs]
     parts = list(dict.fromkeys(part for timing in timings for part in timing))
     columns = [
@@ -635,7 +637,7 @@ def _speed_table(runs: Sequence[RunRecord]) -> Table:
         *(Column(f"{part}, ms", "rate") for part in parts),
     ]
     rows = []
-    for run, name, label, timing in zip(runs, _run_names(runs), run_labels(runs), timings, strict=True):
+    for run, name, label, timing in zip(runs, _run_names(runs), labels, timings, strict=True):
         settings, seeds, total = run.info["settings"], len(run.evaluations), sum(timing.values())
         device = str(run.info.get("versions", {}).get("device", "not recorded"))
         speed: list[Cell] = [1000 * seeds / total, total] if total else ["not recorded", None]
@@ -651,10 +653,10 @@ def _speed_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _settings_table(
-    runs: Sequence[RunRecord], defaults: Callable[[dict[str, Any]], dict[str, Any] | None] | None
+    runs: Sequence[RunRecord], labels: list[str], defaults: Callable[[dict[str, Any]], dict[str, Any] | None] | None
 ) -> Table:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for run, label in zip(runs, run_labels(runs), strict=True):
+    for run, label in zip(runs, labels, strict=True):
         settings = run.info["settings"]
         usual = defaults(settings) if defaults else None
         here = {**settings.get("config", {}), **{name: settings[name] for name in _RUN_SETTINGS if name in settings}}

@@ -272,5 +272,5 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
         if columns == 1 or legend.get_window_extent().width < 0.97 * figure.bbox.width:
             break
         legend.remove()
-    more = math.ceil(len(handles) / columns) - 1
+    more = max(0, math.ceil(len(handles) / columns) - 1)
     figure.set_figheight(figure.get_figheight() + _LEGEND_ROW * more)

@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,27 +97,51 @@ def preset_of(run: RunRecord) -> str:
     return listed_as(settings["preset"], settings.get("noise_dims", 0))
 
 
-def run_labels(runs: Sequence[RunRecord]) -> list[str]:
+def recorded_changes(info: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run that are not its preset's, as run.json says; runs of older versions do not say."""
+    return info.get("changed", {})
+
+
+Changes = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def run_labels(runs: Sequence[RunRecord], changes: Changes = recorded_changes) -> list[str]:
     """What the results of several runs are listed under: `preset_of`, and the settings that tell runs of a task apart.
 
     A setting counts for all runs of a preset if it differs between two of them on the same task. A run that has there
-    what its preset has keeps the preset's name; what that is, runs record as `changed`.
+    what its preset has (`changes`) keeps the preset's name, if that is enough to tell them apart.
     """
-    differing: dict[str, set[str]] = {}
+    labels = [preset_of(run) for run in runs]
+    differing = _differing(runs, labels)
+    labels = [
+        label + _settings_of(run, [name for name in differing[label] if name in changes(run.info)])
+        for run, label in zip(runs, labels, strict=True)
+    ]
+    differing = _differing(runs, labels)
+    return [label + _settings_of(run, differing[label]) for run, label in zip(runs, labels, strict=True)]
+
+
+def labelled_runs(paths: Iterable[Path], changes: Changes = recorded_changes) -> list[tuple[RunRecord, str]]:
+    """Every run in these folders, with what its results are listed under; files among the paths are passed over."""
+    folders = dict.fromkeys(run for path in paths if not path.is_file() for run in run_folders(path))
+    runs = [read_run(folder) for folder in folders]
+    return list(zip(runs, run_labels(runs, changes), strict=True))
+
+
+def _differing(runs: Sequence[RunRecord], labels: list[str]) -> dict[str, list[str]]:
+    """For each label the settings in which its runs of one task differ; only those that all of them record."""
     by_task: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run in runs:
-        by_task.setdefault((preset_of(run), run.info["settings"]["task"]), []).append(_config(run))
-    for (preset, _), configs in by_task.items():
-        names = dict.fromkeys(name for config in configs for name in config)
-        found = {name for name in names if any(config.get(name) != configs[0].get(name) for config in configs)}
-        differing.setdefault(preset, set()).update(found)
-    return [_label(run, sorted(differing[preset_of(run)])) for run in runs]
+    for run, label in zip(runs, labels, strict=True):
+        by_task.setdefault((label, run.info["settings"]["task"]), []).append(_config(run))
+    found: dict[str, set[str]] = {label: set() for label in labels}
+    for (label, _), configs in by_task.items():
+        names = set.intersection(*(set(config) for config in configs))
+        found[label] |= {name for name in names if any(config[name] != configs[0][name] for config in configs)}
+    return {label: sorted(names) for label, names in found.items()}
 
 
-def _label(run: RunRecord, names: list[str]) -> str:
-    config = _config(run)
-    changed = run.info.get("changed", config)  # runs of older versions do not say
-    return preset_of(run) + "".join(f"+{name}={_short(config.get(name))}" for name in names if name in changed)
+def _settings_of(run: RunRecord, names: Sequence[str]) -> str:
+    return "".join(f"+{name}={_short(_config(run).get(name))}" for name in names)
 
 
 def _config(run: RunRecord) -> dict[str, Any]:
@@ -170,14 +194,14 @@ def run_folders(path: str | Path) -> list[Path]:
     return [run for run in runs if (run / "evals.csv").exists()]
 
 
-def read_results(paths: Sequence[str | Path]) -> list[Result]:
+def read_results(paths: Sequence[str | Path], changes: Changes = recorded_changes) -> list[Result]:
     """Results of runs, of folders that hold runs, and of tidy CSV files; ValueError in one line where one is neither.
 
-    The same evaluation twice is kept once; two different values for one are refused.
+    The same evaluation twice is kept once; two different values for one are refused. Runs are listed by `run_labels`.
     """
     found: dict[tuple[str, str, int, int], Result] = {}
     origin: dict[tuple[str, str, int, int], Path] = {}
-    for path, result in _read(list(map(Path, paths))):
+    for path, result in _read(list(map(Path, paths)), changes):
         key = result[:4]
         if key in found and found[key].score != result.score:
             raise ValueError(
@@ -212,11 +236,9 @@ def write_results(results: Iterable[Result], path: Path) -> None:
             writer.writerow([*result[:4], repr(float(result.score)), *(result.more.get(name, "") for name in extra)])
 
 
-def _read(paths: list[Path]) -> Iterator[tuple[Path, Result]]:
+def _read(paths: list[Path], changes: Changes) -> Iterator[tuple[Path, Result]]:
     """Each result with the file or the run that it is from."""
-    folders = dict.fromkeys(run for path in paths if not path.is_file() for run in run_folders(path))
-    runs = [read_run(folder) for folder in folders]
-    for run, label in zip(runs, run_labels(runs), strict=True):
+    for run, label in labelled_runs(paths, changes):
         yield from ((run.folder, result) for result in _of_run(run, label))
     for path in paths:
         if path.is_file():

@@ -129,7 +129,8 @@ def _rendering() -> Iterator[Finding]:
     fix = "apt-get install libegl1 (GPU or software), or libosmesa6; a screen for glfw"
     found = "no backend works"
     if works:
-        found = f"works with MUJOCO_GL={', '.join(works)}; {works[0]} draws with {drawn_by[0]}"
+        drawn = "; ".join(f"{backend} draws with {renderer}" for backend, renderer in zip(works, drawn_by, strict=True))
+        found = f"works with MUJOCO_GL={', '.join(works)}; {drawn}"
     yield Finding("rendering (pixels, videos)", bool(works), found, fix)
     current = os.environ.get("MUJOCO_GL", "")
     if works and current not in works:

@@ -11,7 +11,7 @@ from dr_q.report import read_results
 from dr_q.report.results import read_run_json, train_command
 from dr_q.run import arrays
 from dr_q.run.policy import load, policy_file, policy_record, write_policies
-from dr_q.run.settings import changed_settings
+from dr_q.run.settings import changes_of
 from dr_q.run.watch import evaluate_policy
 
 Precision = Literal["float16", "float32"]
@@ -130,15 +130,17 @@ def _episodes(count: int, kind: str = "") -> str:
 
 def _training(path: Path, seed: int, agent_steps: int) -> dict[str, Any] | None:
     """How a run's policy came to be; None for a policy that has left its run."""
-    run = path.parent if path.name == "policy" else path
+    path = path.resolve()
+    run = path.parent if path.name == "policy" and not (path / "run.json").exists() else path
     if not (run / "run.json").exists():
         return None
-    info = read_run_json(run, "versions")
-    settings = info["settings"]
-    changed = info.get("changed", changed_settings(settings["preset"], settings["config"]))
+    try:
+        info = read_run_json(run, "versions")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     results = read_results([run]) if (run / "evals.csv").exists() else []
     last = next((r for r in results if (r.seed, r.agent_steps) == (seed, agent_steps)), None)
-    training = {"command": train_command({**info, "changed": changed}), "versions": info["versions"]}
+    training = {"command": train_command({**info, "changed": changes_of(info)}), "versions": info["versions"]}
     if last is not None:
         more = {"return_std": float(last.more["return_std"]), "episodes": int(last.more["episodes"])}
         training["evaluation"] = {"return": last.score, **more}

@@ -45,6 +45,7 @@ class RunFiles:
         self._start = time.perf_counter()
         self._seconds_before = 0.0
         self._versions_before: list[dict[str, Any]] = []
+        self._changed = settings.changed()
 
     def go_on(self, agent_steps: int) -> None:
         """Count the time of the run that is in the folder already; keep what it ran on, if that was something else."""
@@ -53,6 +54,7 @@ class RunFiles:
             return
         before = json.loads(path.read_text())
         self._seconds_before = float(before.get("seconds", 0.0))
+        self._changed = before.get("changed", self._changed)  # presets may since have changed themselves
         parts = [*before.get("earlier_versions", []), {"until": agent_steps, **before["versions"]}]
         ends = [part["until"] for part in parts]
         begins = [0, *ends]
@@ -69,7 +71,7 @@ class RunFiles:
             "status": status,
             "agent_steps": agent_steps,
             "settings": self._settings.to_json(),
-            "changed": self._settings.changed(),
+            "changed": self._changed,
             "seeds": self._settings.seed_list,
             "versions": versions(),
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -120,11 +122,11 @@ class RunFiles:
 class Boards:
     """TensorBoard always, W&B where asked for."""
 
-    def __init__(self, folder: Path, settings: Settings, wandb: bool, agent_steps: int):
-        """Of a run that goes on from `agent_steps`: what it logged beyond, before, is not shown."""
+    def __init__(self, folder: Path, settings: Settings, wandb: bool, purge_from: int | None = None):
+        """What a run that is resumed logged from step `purge_from` on, before, is not shown any more."""
         from tensorboardX import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=agent_steps + 1 if agent_steps else None)
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_from)
         self._wandb: Any = None
         if wandb:
             try:

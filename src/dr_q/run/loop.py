@@ -151,7 +151,9 @@ class _Run:
         self.display.say_on_device(f"compiled in {self.agents.compile():.0f} s")
         self.stepper = Stepper(self.agents, pool, self.clock, arrived, self._check_starts)
         self.evaluator = Evaluator(self.agents, self.seeds, settings.eval_episodes, for_evaluation, pool)
-        self.boards = Boards(folder, settings, options.wandb, self.step)
+        # A run without a checkpoint begins again, with the evaluation at step 0.
+        purge_from = (self.step + 1 if self.step else 0) if resume else None
+        self.boards = Boards(folder, settings, options.wandb, purge_from)
 
     def close(self) -> None:
         """End what runs beside the loop."""

@@ -98,6 +98,12 @@ def changed_settings(preset_name: str, config: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in config.items() if plain(value) != plain(usual.get(name))}
 
 
+def changes_of(info: dict[str, Any]) -> dict[str, Any]:
+    """What a run changed from its preset, as its run.json says or as this version's presets do."""
+    settings = info["settings"]
+    return info.get("changed", changed_settings(settings["preset"], settings.get("config", {})))
+
+
 def config_from_json(record: dict[str, Any]) -> Config:
     """The config in a run's settings, or in what stands beside a policy."""
     config = record["config"]

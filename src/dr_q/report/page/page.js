@@ -153,7 +153,8 @@
     tip.style.left = `${Math.max(8, Math.min(left, innerWidth - box.width - 8))}px`;
     tip.style.top = `${Math.max(8, top)}px`;
   };
-  const hideTip = () => { tip.hidden = true; };
+  let shownAgain = null;  // what a focused verdict shows; focus scrolls it into view, and scrolling hides other tips
+  const hideTip = () => { tip.hidden = true; shownAgain = null; };
 
   // ---- charts: drawn when they come into view, again when what they show changes ------------------------------------
   const charts = new Map();
@@ -388,7 +389,8 @@
       const box = node.getBoundingClientRect();
       showTip(said.verdict, [{ what: said.why, value: "" }], box.right, box.bottom - 10);
     };
-    for (const what of ["focus", "click", "pointerenter"]) node.addEventListener(what, show);
+    for (const what of ["focus", "click"]) node.addEventListener(what, () => { show(); shownAgain = show; });
+    node.addEventListener("pointerenter", show);
     for (const what of ["blur", "pointerleave"]) node.addEventListener(what, hideTip);
     node.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
     return el("span", { class: "said" }, node, el("span", { class: "why" }, ` ${said.why}`));
@@ -790,7 +792,7 @@
     wait = setTimeout(redraw, 120);
   });
   addEventListener("beforeprint", drawAll);
-  addEventListener("scroll", hideTip, { passive: true });
+  addEventListener("scroll", () => (shownAgain ?? hideTip)(), { passive: true });
   addEventListener("hashchange", () => { readHash(); syncControls(); render(); if (state.at) goTo(state.at); });
 
   // ---- begin ------------------------------------------------------------------------------------------------------
