@@ -55,16 +55,25 @@ def unbroken(task, folder: Path, **more) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("task", "seeds"), [("dmc/cartpole-swingup", 1), (toys.Walk, 2)], ids=["dmc", "two seeds"])
-def test_a_run_stopped_by_a_signal_resumes_to_the_byte(task, seeds, tmp_path):
+FEW = {"batch_size": 4, "eval_every": 80, "eval_episodes": 1}
+"""Convolutions are slow."""
+
+
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [("dmc/cartpole-swingup", {}), (toys.Walk, {"seeds": 2}), (toys.Pixels, FEW)],
+    ids=["dmc", "two seeds", "pixels"],
+)
+def test_a_run_stopped_by_a_signal_resumes_to_the_byte(task, more, tmp_path):
     def stop(evaluations):
         if evaluations[0].agent_steps == 80:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    whole = unbroken(task, tmp_path / "whole", seeds=seeds)
+    whole = unbroken(task, tmp_path / "whole", **more)
     broken = tmp_path / "broken"
     # Checkpoints at odd steps, in the middle of episodes.
-    outcome = dr_q.train(task, steps=tiny.STEPS, out=broken, seeds=seeds, on_evaluation=stop, **tiny.RUN, **tiny.SIZES)
+    settings = {**tiny.RUN, **tiny.SIZES, **more}
+    outcome = dr_q.train(task, steps=tiny.STEPS, out=broken, on_evaluation=stop, **settings)
     assert (outcome.status, outcome.agent_steps, outcome.signal) == ("interrupted", 80, signal.SIGTERM)
     again = dr_q.train(None if isinstance(task, str) else task, resume=broken, quiet=True)
     assert (again.status, again.agent_steps) == ("finished", tiny.STEPS)
@@ -329,6 +338,14 @@ def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):
     files.drop_after(5)
     assert not (tmp_path / "evals.csv").exists()
     assert (tmp_path / "metrics.csv").read_text() == "seed,agent_steps\n0,5\n"
+
+
+def test_columns_that_an_older_version_did_not_have_are_added(tmp_path):
+    files = RunFiles(tmp_path, make_settings("gym/Hopper-v4"))
+    (tmp_path / "metrics.csv").write_text("seed,agent_steps,gone,q\n0,5,1,2\n")
+    files.append_metrics(["seed", "agent_steps", "new", "q"], [[0, 6, 3, 4]])
+    files.append_metrics(["seed", "agent_steps", "new", "q"], [[0, 7, 5, 6]])
+    assert (tmp_path / "metrics.csv").read_text() == "seed,agent_steps,gone,q,new\n0,5,1,2,\n0,6,,4,3\n0,7,,6,5\n"
 
 
 def test_only_filled_slots_are_saved(tmp_path):

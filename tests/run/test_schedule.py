@@ -1,5 +1,7 @@
 """When the loop explores, updates and copies targets, and what each update sees."""
 
+import csv
+
 import numpy as np
 import pytest
 
@@ -76,3 +78,18 @@ def test_learning_starts_with_the_first_window_that_is_complete(watched, tmp_pat
     """The horizon is 5: six transitions of one episode make one start, and that is what update 0 must find."""
     run(tmp_path, exploration_steps=6, steps=12, eval_every=12, checkpoint_every=12)
     assert [(number, seen) for kind, number, seen in watched if kind == "update"] == [(k, 6 + k) for k in range(6)]
+
+
+def test_metrics_say_how_old_and_how_faded_the_drawn_transitions_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("dr_q.run.loop.LOG_EVERY", 60)
+    sizes = {**tiny.SIZES, "fade_decay": 0.1, "fade_floor": 0.01}
+    dr_q.train(toys.Walk, steps=tiny.STEPS, seeds=2, out=tmp_path / "run", **{**tiny.RUN, **sizes})
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["seed"], row["agent_steps"]) for row in rows] == [("0", "60"), ("1", "60"), ("0", "120"), ("1", "120")]
+    for row in rows:
+        # With 0.9^age a transition of 30 steps ago has a chance of 1 in 20 of the newest.
+        assert 4 < float(row["age_mean"]) < 30
+        assert 0.9 ** float(row["age_mean"]) < float(row["fade_mean"]) < 0.9**4  # its mean is above the mean's
+        assert float(row["td_error_mean"]) > 0
+        assert float(row["ms_update"]) > 0

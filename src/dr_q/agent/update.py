@@ -1,7 +1,8 @@
 """One agent's learning, as pure functions for one seed.
 
-The loop calls `renew` before RL updates 1, 251, 501, ..., and `update_actor_critic` for each. `encoder_step` and
-`actor_critic_step` are the same updates on a given batch.
+The loop calls `renew` before RL updates 1, 251, 501, ..., and for each of them `draw_for_critic` and
+`learn_actor_critic`, together `update_actor_critic`. `encoder_step` and `actor_critic_step` are the same updates on a
+given batch.
 """
 
 import dataclasses

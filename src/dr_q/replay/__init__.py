@@ -4,7 +4,7 @@
 functions on it, for one seed, and `vmap` over seeds.
 """
 
-from dr_q.replay.probability import draw, floored_share, has_valid_start, probability, write_priority
+from dr_q.replay.probability import age, draw, floored_share, has_valid_start, probability, write_priority
 from dr_q.replay.ring import (
     NStepBatch,
     Subtrajectory,
@@ -24,6 +24,7 @@ __all__ = [
     "Subtrajectory",
     "Transition",
     "add",
+    "age",
     "draw",
     "floored_share",
     "has_valid_start",

@@ -34,6 +34,11 @@ def has_valid_start(replay: Replay) -> Bool[Array, ""]:
     return jnp.any((replay.group_sums.young > 0) | (replay.group_sums.old > 0))
 
 
+def age(replay: Replay, slots: Int[Array, "B"]) -> Int[Array, "B"]:
+    """Transitions added since those at `slots`; 0 for the newest."""
+    return replay.clock - 1 - replay.stamp[slots // BRANCHING, slots % BRANCHING]
+
+
 def floored_share(replay: Replay) -> Float[Array, ""]:
     """The share of the sampling probability that transitions at the fade floor have."""
     spec = replay.spec

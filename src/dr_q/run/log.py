@@ -111,12 +111,21 @@ class RunFiles:
 
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
         path = self.folder / name
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        head, missing = list(columns), []
+        if path.exists():
+            with path.open(newline="") as file:
+                before = csv.DictReader(file)
+                head = list(before.fieldnames or columns)
+                missing = [column for column in columns if column not in head]
+                if missing:  # begun by an older version
+                    head, named = [*head, *missing], [*before, *named]
+        new = not path.exists() or bool(missing)
+        with path.open("w" if new else "a", newline="") as file:
+            writer = csv.DictWriter(file, head, restval="", lineterminator="\n")
             if new:
-                writer.writerow(columns)
-            writer.writerows(rows)
+                writer.writeheader()
+            writer.writerows(named)
 
 
 class Boards:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int, Key, UInt8
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.envs import PacketLayout, Transitions
+from dr_q.equations import fade_weight
 from dr_q.run.host_frames import HostFrames
 from dr_q.run.in_place import Held, InPlace
 from dr_q.run.policy import PolicyNetworks
@@ -54,6 +55,10 @@ class UpdateSummary(NamedTuple):
     priority_mean: Array
     priority_max: Array
     floored_share: Array
+    age_mean: Array
+    """Of the transitions drawn, in agent steps."""
+    fade_mean: Array
+    """Their mean weight for age."""
 
     @staticmethod
     def of(columns: Array) -> "UpdateSummary":
@@ -164,8 +169,9 @@ def update(
 
     def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[SeedStates, Array]:
         key = _update_key(task, replay, root, number)
-        agent, replay, seen = drq.update_actor_critic(task.config, agent, replay, key)
-        return SeedStates(agent, replay), _summary(replay, seen)
+        draw = drq.draw_for_critic(task.config, replay, key)
+        agent, replay, seen = drq.learn_actor_critic(task.config, agent, replay, draw)
+        return SeedStates(agent, replay), _summary(replay, draw.slots, seen)
 
     return jax.vmap(one)(states.agents, states.replays, roots, number)
 
@@ -243,9 +249,9 @@ def learn_actor_critic(
 ) -> tuple[SeedStates, Float[Array, "S fields"]]:
     """One RL update of every seed on frames fetched for it."""
 
-    def one(agent: drq.Agent, replay: rp.Replay, *rest: Any) -> tuple[SeedStates, Array]:
-        agent, replay, seen = drq.learn_actor_critic(task.config, agent, replay, *rest)
-        return SeedStates(agent, replay), _summary(replay, seen)
+    def one(agent: drq.Agent, replay: rp.Replay, draw: drq.CriticDraw, *rest: Any) -> tuple[SeedStates, Array]:
+        agent, replay, seen = drq.learn_actor_critic(task.config, agent, replay, draw, *rest)
+        return SeedStates(agent, replay), _summary(replay, draw.slots, seen)
 
     return jax.vmap(one)(states.agents, states.replays, draw, frames)
 
@@ -299,7 +305,8 @@ def _newest(shape: drq.TaskShape, obs: Array) -> Array:
     return obs[obs.shape[0] - shape.frame_shape[0] :]
 
 
-def _summary(replay: rp.Replay, seen: drq.ActorCriticMetrics) -> Float[Array, "fields"]:
+def _summary(replay: rp.Replay, slots: Array, seen: drq.ActorCriticMetrics) -> Float[Array, "fields"]:
+    age = rp.age(replay, slots)
     td_error = jnp.max(jnp.abs(seen.q - seen.q_target[:, None]), axis=-1)
     return jnp.stack(
         UpdateSummary(
@@ -311,6 +318,8 @@ def _summary(replay: rp.Replay, seen: drq.ActorCriticMetrics) -> Float[Array, "f
             priority_mean=jnp.mean(seen.priority),
             priority_max=replay.max_priority,
             floored_share=rp.floored_share(replay),
+            age_mean=jnp.mean(age.astype(jnp.float32)),
+            fade_mean=jnp.mean(fade_weight(age, replay.spec.fade_decay, replay.spec.fade_floor)),
         )
     )
 
