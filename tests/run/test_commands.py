@@ -274,7 +274,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
     assert "HumanoidBench (optional)" in text
     assert "rendering (pixels, videos)" in text
     assert "replay of 501,000 slots: " in text
-    assert "memory on 1 x main memory: " in text
+    assert "\nmain memory: " in text
 
 
 @pytest.mark.parametrize(

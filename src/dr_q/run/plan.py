@@ -56,10 +56,8 @@ class Plan:
         """For people."""
         on_device = sum(part.size for part in self.parts if not part.on_host)
         each = " each" if self.devices > 1 else ""
-        said = [
-            f"memory on {self.devices} x {self.memory.device}: {_gib(on_device)}{each} "
-            f"of {_gib(self.memory.device_bytes)}"
-        ]
+        where = self.memory.device if self.memory.shared else f"memory on {self.devices} x {self.memory.device}"
+        said = [f"{where}: {_gib(on_device)}{each} of {_gib(self.memory.device_bytes)}"]
         for part in self.parts:
             where = f" in host memory, of {_gib(self.memory.host_bytes)}" if part.on_host else ""
             said.append(f"  {part.what}: {_gib(part.size)}{where}")
