@@ -299,14 +299,13 @@ class Eval:
 
     def run(self) -> int:
         """Evaluate and compare with random and paper."""
-        from dr_q.run.watch import evaluate_policy
+        from dr_q.run.watch import evaluate_policy, returns_text
 
         policy, returns = evaluate_policy(self.run_folder, self.seed, self.episodes)
         chosen = f"seed {policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
         print(
             f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
-            f"return {returns.mean():.1f}"
-            + (f" +- {returns.std():.1f} over {len(returns)} episodes" if len(returns) > 1 else " in one episode")
+            f"return {returns_text(returns)} over {len(returns)} episode{'s' if len(returns) > 1 else ''}"
         )
         line = comparison(policy.task, float(returns.mean()), self.episodes, list(policy.returns.values()))
         if line:
@@ -372,13 +371,11 @@ class Export:
     def run(self) -> int:
         """Export."""
         from dr_q.run.export import export_policy
+        from dr_q.run.watch import returns_text
 
         _at_least("episodes", self.episodes, 0)
         done = export_policy(self.run_folder, self.out, self.seed, self.precision, self.episodes)
-        played = ""
-        if done.returns is not None:
-            spread = f" +- {done.returns.std():.1f}" if len(done.returns) > 1 else ""
-            played = f", return {done.returns.mean():.1f}{spread}"
+        played = "" if done.returns is None else f", return {returns_text(done.returns)}"
         print(f"{done.folder}: seed {done.seed}, {self.precision}, {done.size / 2**20:.1f} MiB{played}")
         return 0
 

@@ -9,6 +9,7 @@ import pytest
 from dr_q.cli import main
 from dr_q.report import read_results, read_run, write_results
 from dr_q.report.results import read_records, train_command
+from dr_q.run.settings import make_settings
 
 
 def make_run(
@@ -105,6 +106,8 @@ def test_the_command_of_a_run_has_all_that_was_changed():
     info = {"settings": {**settings, "eval_episodes": 2}, "changed": {"batch_size": 8, "reward_range": [-1.0, 1.0]}}
     more = "--seeds 3 --seed 4 --steps 9 --eval-every 5 --eval-episodes 2 --batch-size 8 --reward-range -1.0 1.0"
     assert train_command(info) == f"dr-q train dmc/dog-run --preset mr.q {more}"
+    usual = {"settings": make_settings("dmc/dog-run", steps=9).to_json()}
+    assert train_command(usual) == "dr-q train dmc/dog-run --seeds 1 --steps 9 --eval-every 5000"
     info["settings"]["task"] = "callable:mine.make"
     assert train_command(info).startswith("dr_q.train(mine.make, preset='mr.q', seeds=3, seed=4, steps=9, ")
 

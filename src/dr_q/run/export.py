@@ -12,7 +12,7 @@ from dr_q.report.results import read_run_json, train_command
 from dr_q.run import arrays
 from dr_q.run.policy import load, policy_file, policy_record, write_policies
 from dr_q.run.settings import changes_of
-from dr_q.run.watch import evaluate_policy
+from dr_q.run.watch import evaluate_policy, returns_text
 
 Precision = Literal["float16", "float32"]
 
@@ -81,8 +81,7 @@ def _card(
         average = sum(of_seeds.values()) / len(of_seeds)
         rows.append(f"| mean of all {len(of_seeds)} seeds of the run, then | {average:.1f} |")
     if returns is not None:
-        spread = f" +- {returns.std():.1f}" if len(returns) > 1 else ""
-        rows.append(f"| this file, {_episodes(len(returns), 'fresh ')} | {returns.mean():.1f}{spread} |")
+        rows.append(f"| this file, {_episodes(len(returns), 'fresh ')} | {returns_text(returns)} |")
     if known is not None and published is not None:
         rows.append(f"| the paper's DR.Q after {known.agent_steps:,} steps, mean of ten seeds | {published.mean:g} |")
     lines = [

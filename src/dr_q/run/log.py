@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import importlib.metadata
 import json
 import platform
@@ -19,7 +20,7 @@ import dr_q
 from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.plan import Plan
-from dr_q.run.settings import Settings
+from dr_q.run.settings import Settings, changed_settings
 from dr_q.run.source import source_digest
 
 EVAL_COLUMNS = Evaluation._fields
@@ -45,7 +46,7 @@ class RunFiles:
         self._start = time.perf_counter()
         self._seconds_before = 0.0
         self._versions_before: list[dict[str, Any]] = []
-        self._changed = settings.changed()
+        self._changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
 
     def go_on(self, agent_steps: int) -> None:
         """Count the time of the run that is in the folder already; keep what it ran on, if that was something else."""
@@ -111,21 +112,30 @@ class RunFiles:
 
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
         path = self.folder / name
-        named = [dict(zip(columns, row, strict=True)) for row in rows]
-        head, missing = list(columns), []
+        head = self._with_columns(path, columns)
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, head, restval="", lineterminator="\n")
+            writer.writerows(dict(zip(columns, row, strict=True)) for row in rows)
+
+    def _with_columns(self, path: Path, columns: Sequence[str]) -> list[str]:
+        """The file's columns, these among them: a file begun by an older version gets those that it lacks."""
+        head: list[str] = []
+        before: list[dict[str, str]] = []
         if path.exists():
             with path.open(newline="") as file:
-                before = csv.DictReader(file)
-                head = list(before.fieldnames or columns)
-                missing = [column for column in columns if column not in head]
-                if missing:  # begun by an older version
-                    head, named = [*head, *missing], [*before, *named]
-        new = not path.exists() or bool(missing)
-        with path.open("w" if new else "a", newline="") as file:
+                reader = csv.DictReader(file)
+                head = list(reader.fieldnames or [])
+                if set(columns) <= set(head):
+                    return head
+                before = list(reader)
+        head += [column for column in columns if column not in head]
+        part = path.with_name(path.name + ".part")
+        with part.open("w", newline="") as file:
             writer = csv.DictWriter(file, head, restval="", lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerows(named)
+            writer.writeheader()
+            writer.writerows(before)
+        part.replace(path)
+        return head
 
 
 class Boards:

@@ -71,10 +71,6 @@ class Settings:
         record["config"] = dataclasses.asdict(self.config)
         return record
 
-    def changed(self) -> dict[str, Any]:
-        """Settings of the algorithm that are not the preset's."""
-        return changed_settings(self.preset, dataclasses.asdict(self.config))
-
     @staticmethod
     def from_json(record: dict[str, Any], task: str | Callable[[], gymnasium.Env] | None = None) -> "Settings":
         """From run.json; a run from a callable needs it again."""

@@ -44,6 +44,11 @@ def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy
         env.close()
 
 
+def returns_text(returns: np.ndarray) -> str:
+    """Their mean, with the standard deviation over episodes where there are several."""
+    return f"{returns.mean():.1f}" + (f" +- {returns.std():.1f}" if len(returns) > 1 else "")
+
+
 def random_returns(task: str, episodes: int) -> np.ndarray:
     """Returns of uniformly random actions, to compare with."""
     env = make_env(task)
