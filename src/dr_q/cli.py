@@ -992,7 +992,8 @@ class Report:
 
     def run(self) -> int:
         """Write."""
-        from dr_q.report import build_report, check_report_folder, read_results, read_run, run_folders, write_report
+        from dr_q.report import build_report, check_report_folder, read_results, write_report
+        from dr_q.report.results import labelled_runs
 
         def say(line: str) -> None:
             print(f"report: {line}", file=sys.stderr, flush=True)
@@ -1002,9 +1003,8 @@ class Report:
         try:
             check_report_folder(self.out)
             results = read_results(self.sources, changes_of)
-            folders = {run.resolve(): run for path in self.sources if path.is_dir() for run in run_folders(path)}
-            runs = [read_run(run) for run in folders.values()]
-            report = build_report(results, runs, _preset_settings, say, self.base, changes_of)
+            runs = labelled_runs(self.sources, changes_of)
+            report = build_report(results, runs, _preset_settings, say, self.base)
             page = write_report(report, results, self.out, say)
         except ValueError as error:
             raise ConfigError(str(error)) from None

@@ -17,7 +17,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, compare
-from dr_q.report.results import Changes, Result, RunRecord, recorded_changes, run_labels, run_timing
+from dr_q.report.results import Result, RunRecord, run_timing
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -170,19 +170,17 @@ class Report(NamedTuple):
 
 def build_report(
     results: Iterable[Result],
-    runs: Sequence[RunRecord] = (),
+    labelled: Sequence[tuple[RunRecord, str]] = (),
     defaults: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
     say: Callable[[str], None] = lambda line: None,
     base: str | None = None,
-    changes: Changes = recorded_changes,
 ) -> Report:
-    """What results and the runs they are from say; ValueError in one line where there are none.
+    """What results and the runs they are from (`labelled_runs`) say; ValueError in one line where there are none.
 
     Presets are compared with `base`, by default dr.q, or the first where that is not among them.
-    `defaults` gives, for a run's recorded settings, what they would be by its preset alone, None if that is not known;
-    `changes` what of them is not the preset's, by which runs are told apart as in `read_results`.
+    `defaults` gives, for a run's recorded settings, what they would be by its preset alone, None if that is not known.
     """
-    results, labels = list(results), run_labels(runs, changes)
+    results, runs, labels = list(results), [run for run, _ in labelled], [label for _, label in labelled]
     if not results:
         raise ValueError("there is no evaluation to report on yet")
     presets = sorted({result.preset for result in results}, key=_preset_order)

@@ -123,8 +123,8 @@ def run_labels(runs: Sequence[RunRecord], changes: Changes = recorded_changes) -
 
 def labelled_runs(paths: Iterable[Path], changes: Changes = recorded_changes) -> list[tuple[RunRecord, str]]:
     """Every run in these folders, with what its results are listed under; files among the paths are passed over."""
-    folders = dict.fromkeys(run for path in paths if not path.is_file() for run in run_folders(path))
-    runs = [read_run(folder) for folder in folders]
+    folders = {run.resolve(): run for path in paths if not path.is_file() for run in run_folders(path)}
+    runs = [read_run(folder) for folder in folders.values()]
     return list(zip(runs, run_labels(runs, changes), strict=True))
 
 

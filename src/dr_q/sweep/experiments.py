@@ -291,7 +291,7 @@ def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Findin
     """Our means among those of all printed algorithms (Fig. 1), and learning curves beside print, as in a report."""
     from dr_q.report.figures import comparison_figure, curve_grids
 
-    report = build_report(results, [])
+    report = build_report(results)
     path = out / "figure.png"
     comparison_figure(report, path)
     pictures = [path] if path.exists() else []
