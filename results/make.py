@@ -4,8 +4,8 @@
     python results/make.py --authors PATH/results/drq.csv   # compare with the authors' seeds anew first
 
 A run's folder (run.json, evals.csv, metrics.csv of `dr-q train`) goes under runs/; shorter runs of the same task,
-preset and seeds under repeats/. Writes evaluations.csv, the tables between the markers of docs/results.md, and
-docs/results/*.png. The authors' seeds are not in this repository; comparison.csv holds what comparing with them gave.
+preset and seeds under repeats/. Writes evaluations.csv, repeats.csv, the tables between the markers of docs/results.md,
+and docs/results/*.png. The authors' seeds are not in this repository; comparison.csv has what comparing gave.
 """
 
 import csv
@@ -46,7 +46,7 @@ EARLY = 0.05
 FIRST_STEPS = 100_000
 """What every task is run to; one goes on to the end of the paper's budget."""
 LATER_EVERY = 100_000
-"""Steps between rows of the table of that one."""
+"""Steps between rows of the table of that one; where a difference is seen, there are more."""
 
 
 NOTHING_YET = "Not run yet."
@@ -150,11 +150,14 @@ def main() -> int:
 
 def make(arguments: Arguments) -> int:
     results = read_results([HERE / "runs"], changes_of)
-    repeats = {folder.name: read_results([folder]) for folder in run_folders(HERE / "repeats")}
+    again = run_folders(HERE / "repeats")
+    repeats = {folder.name: read_results([folder]) for folder in again}
     write_results(results, HERE / "evaluations.csv")
+    named = [r._replace(more={**r.more, "run": name}) for name, found in repeats.items() for r in found]
+    write_results(named, HERE / "repeats.csv")
     if arguments.authors is not None:
         write_comparison(compare_with(results, arguments.authors))
-    runs = [read_run(folder) for folder in run_folders(HERE / "runs")]
+    runs = [read_run(folder) for folder in (*run_folders(HERE / "runs"), *again)]
     compared = read_comparison()
     pictures = arguments.out / "results"
     draw_curves([r for r in results if r.agent_steps <= FIRST_STEPS], compared, pictures / "curves.png")
@@ -236,7 +239,7 @@ def write_comparison(rows: list[Compared]) -> None:
     with (HERE / "comparison.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Compared._fields)
-        writer.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+        writer.writerows([f"{x:.9g}" if isinstance(x, float) else x for x in row] for row in rows)
 
 
 def read_comparison() -> list[Compared]:
@@ -255,7 +258,7 @@ def rate_of(run: RunRecord) -> float | None:
 
 
 def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> dict[str, str]:
-    later = [c for c in compared if c.agent_steps > FIRST_STEPS and c.agent_steps % LATER_EVERY == 0]
+    later = [c for c in compared if c.agent_steps > FIRST_STEPS and (c.agent_steps % LATER_EVERY == 0 or c.p < 0.05)]
     return {
         "comparison": comparison_table(c for c in compared if c.agent_steps <= FIRST_STEPS),
         "relative": relative_table(compared),
@@ -328,12 +331,15 @@ def relative_table(compared: list[Compared]) -> str:
 
 
 def mean_difference(compared: list[Compared]) -> Estimate:
-    """Of shares of the authors' means, taken as fixed; 95% interval by Welch and Satterthwaite."""
+    """Of shares of the authors' means; 95% interval by the delta method, with Satterthwaite's degrees of freedom."""
     value = float(np.mean([c.difference / c.authors for c in compared]))
     parts = [
         ((sd / c.authors / len(compared)) ** 2 / count, count - 1)
         for c in compared
-        for sd, count in ((c.ours_sd, c.ours_seeds), (c.authors_sd, c.authors_seeds))
+        for sd, count in (
+            (c.ours_sd, c.ours_seeds),
+            (c.authors_sd * c.ours / c.authors, c.authors_seeds),
+        )
     ]
     return satterthwaite(value, parts)
 
@@ -450,7 +456,7 @@ def missing_row(wanted: Wanted) -> tuple[str, ...]:
     assert near is not None
     return (
         f"`{wanted.task}`, {wanted.preset}, {wanted.seeds} seed{'s' if wanted.seeds > 1 else ''} to {wanted.steps:,}",
-        f"`{train_command({'settings': settings})} --checkpoint-every {wanted.steps}`",
+        f"`{train_command({'settings': settings})} --checkpoint-every {FIRST_STEPS}`",
         f"{wanted.seeds * wanted.steps / expected_rate(near, wanted.seeds) / 60:.0f}",
     )
 
@@ -496,12 +502,14 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
             capsize=3,
             label="the authors'",
         )
-        panel.set_title(f"{task}, {len({r.seed for r in mine})} seeds", fontsize=8.5, loc="left")
+        seeds = [len({r.seed for r in mine}), *{c.authors_seeds for c in theirs}]
+        panel.set_title(f"{task}, {' and '.join(map(str, seeds))} seeds", fontsize=8.5, loc="left")
         panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
         panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]))
     panels[0].legend(frameon=False, fontsize=7, loc="best")
     panels[0].set_ylabel("return", fontsize=8)
-    save_figure(figure, "Return: mean over seeds and its 95% interval; thin lines are our seeds", path)
+    title = "Mean return and its 95% interval (the authors' set a little to the right); thin lines are our seeds"
+    save_figure(figure, title, path)
 
 
 def draw_mean(panel: Any, mine: list[Result], index: int, label: str) -> int:

@@ -41,7 +41,7 @@ def test_the_page_is_made_from_the_runs(tmp_path):
     again = (tmp_path / "docs" / "results.md").read_text()
     assert again.replace(again[again.index("## Policies") : again.index("## Not run yet")], policies) == page
     assert (tmp_path / "results" / "evaluations.csv").read_text() == (RESULTS / "evaluations.csv").read_text()
-    for name in ("curves", "differences"):
+    for name in ("ablations", "budget", "curves", "differences"):
         assert (tmp_path / "docs" / "results" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (ROOT / "docs" / "results" / f"{name}.png").exists()
 
@@ -165,17 +165,18 @@ def test_pictures_of_ablations_and_of_a_whole_budget(tmp_path):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_relative_differences_of_one_task_are_welchs():
+def test_the_interval_of_relative_differences_knows_that_both_means_are_estimates():
     module = script()
     rng = np.random.default_rng(0)
-    ours, theirs = rng.normal(90, 9, 10), rng.normal(100, 20, 6)
-    sides = [(float(x.mean()), float(x.std(ddof=1)), len(x)) for x in (ours, theirs)]
-    interval = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()  # pyright: ignore
-    gap = sides[0][0] - sides[1][0]
-    row = module.Compared("gym/Ant-v4", 100_000, *sides[0], *sides[1], gap, *interval, 0.1, 0.1)
-    assert module.mean_difference([row]) == pytest.approx([x / sides[1][0] for x in (gap, *interval)])
-    assert "mean of" not in module.relative_table([row])  # 90 of 8,000 is too early
-    assert module.mean_difference([row, row]).value == pytest.approx(gap / sides[1][0])
+    sides = (150.0, 9.0, 400), (100.0, 20.0, 400)  # so many that Student's t is normal
+    row = module.Compared("gym/Ant-v4", 100_000, *sides[0], *sides[1], 50.0, 40.0, 60.0, 0.1, 0.1)
+    found = module.mean_difference([row])
+    means = [rng.normal(mean, sd / count**0.5, 100_000) for mean, sd, count in sides]
+    assert found == pytest.approx([0.5, *np.quantile(means[0] / means[1] - 1, (0.025, 0.975))], abs=0.001)
+    assert "mean of" not in module.relative_table([row])  # 150 of 8,000 is too early
+    two = module.mean_difference([row, row])
+    assert two.value == pytest.approx(0.5)
+    assert two.high - two.low == pytest.approx((found.high - found.low) / 2**0.5, rel=0.01)
 
 
 def test_what_is_missing_is_listed():

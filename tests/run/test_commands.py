@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
+from dr_q.run.log import versions
 from dr_q.run.source import source_digest
 from dr_q.run.watch import _encoder, evaluate_policy, frame_schedule, record_video
 from tests.envs import toys
@@ -181,6 +182,15 @@ def test_another_program_has_another_digest(tmp_path):
     changed = source_digest(package.rename(tmp_path / "changed"))
     assert re.fullmatch("[0-9a-f]{12}", changed)
     assert changed != source_digest()
+
+
+def test_runs_of_humanoid_bench_say_which_one_it_was(tmp_path, monkeypatch):
+    package = tmp_path / humanoid_bench.PACKAGE
+    package.mkdir()
+    (package / "__init__.py").write_text("1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert versions("hbench/h1-walk-v0")["humanoid-bench"] == source_digest(package)
+    assert "humanoid-bench" not in versions("gym/Hopper-v4")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import io
 import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -46,6 +47,12 @@ WRITTEN_BY_TASKS = ("body_pos", "geom_rgba")
 def installed() -> bool:
     """Whether HumanoidBench is there to be imported; imports nothing."""
     return _importable(PACKAGE)
+
+
+def package_folder() -> Path | None:
+    """Where HumanoidBench is, if it is installed; imports nothing."""
+    spec = importlib.util.find_spec(PACKAGE)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 class HumanoidBenchEnv:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import dr_q
+from dr_q.envs import humanoid_bench
 from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.plan import Plan
@@ -27,12 +28,15 @@ EVAL_COLUMNS = Evaluation._fields
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco", "dm-control")
 
 
-def versions() -> dict[str, str]:
-    """What the run ran on."""
+def versions(task: str = "") -> dict[str, str]:
+    """What a run of this task ran on; HumanoidBench, which has no releases, by a digest of its source."""
     found = {"dr-q": dr_q.__version__, "source": source_digest(), "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
+    bench = humanoid_bench.package_folder() if task.startswith("hbench/") else None
+    if bench is not None:
+        found["humanoid-bench"] = source_digest(bench)
     found["device"] = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     return found
 
@@ -62,7 +66,7 @@ class RunFiles:
         # What a part did beyond the checkpoint is done again.
         parts = [{**part, "until": min(end, agent_steps)} for part, end in zip(parts, ends, strict=True)]
         parts = [part for part, begin in zip(parts, begins[:-1], strict=True) if part["until"] > begin]
-        if parts and parts[-1] == {"until": agent_steps, **versions()}:
+        if parts and parts[-1] == {"until": agent_steps, **versions(self._settings.task_name)}:
             parts.pop()
         self._versions_before = parts
 
@@ -74,7 +78,7 @@ class RunFiles:
             "settings": self._settings.to_json(),
             "changed": self._changed,
             "seeds": self._settings.seed_list,
-            "versions": versions(),
+            "versions": versions(self._settings.task_name),
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seconds": round(self._seconds_before + time.perf_counter() - self._start, 1),
             **({"earlier_versions": self._versions_before} if self._versions_before else {}),

@@ -9,7 +9,7 @@ import dr_q
 
 @functools.cache
 def source_digest(home: Path = Path(dr_q.__file__).parent) -> str:
-    """Which program it was, between versions too: the first digits of SHA-256 over the package's Python files."""
+    """Which program it was, between versions too: the first digits of SHA-256 over a package's Python files."""
     digest = hashlib.sha256()
     for file in sorted(home.rglob("*.py")):
         digest.update(f"{file.relative_to(home).as_posix()}\n".encode())
