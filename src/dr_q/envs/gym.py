@@ -48,6 +48,8 @@ class GymEnv:
             history=STACKED_FRAMES if image else 1,
             episode_length=_episode_length(self._env),
             step_seconds=_step_seconds(self._env),
+            obs_parts=() if image else _parts(self._space),
+            action_shape=None if len(box.shape or ()) == 1 else box.shape,
         )
 
     def reset(self, seed: int) -> np.ndarray:
@@ -217,6 +219,12 @@ def _vector_size(space: spaces.Space, name: str) -> int:
             "wrap it with gymnasium.wrappers.FlattenObservation or give vectors"
         )
     return sum(int(np.prod(box.shape or ())) for box in boxes)
+
+
+def _parts(space: spaces.Space) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    if isinstance(space, spaces.Dict):
+        return tuple((key, tuple(box.shape or ())) for key, box in space.spaces.items())
+    return () if len(space.shape or ()) == 1 else (("", tuple(space.shape or ())),)
 
 
 def _episode_length(env: gymnasium.Env) -> int | None:

@@ -63,6 +63,11 @@ class EnvSpec:
     this, forgets one of the oldest transitions early."""
     step_seconds: float | None = None
     """Simulated time of an agent step, where that is known."""
+    obs_parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """What a vector is joined from, where the environment itself gives something else: keys and shapes of a Dict, or
+    one part without a key for a Box that is no vector."""
+    action_shape: tuple[int, ...] | None = None
+    """Of the environment's own actions, where they are not vectors."""
 
     @property
     def pixels(self) -> bool:

@@ -1,6 +1,7 @@
 """Policies: what is left of a run when only acting matters (encoder f and actor)."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class Policy:
         """Shape of one observation."""
         self.history: int = record["history"]
         """Frames stacked in one observation."""
+        self._parts = {key: tuple(shape) for key, shape in record.get("obs_parts", ())}
+        self._action_shape = tuple(record.get("action_shape") or (len(record["action_low"]),))
         self.noise_dims: int = record.get("noise_dims", 0)
         """Dimensions of noise its observations end in."""
         self.agent_steps: int = record["agent_steps"]
@@ -55,22 +58,45 @@ class Policy:
         self.returns: dict[int, float] = {int(s): float(x) for s, x in record.get("returns", {}).items()}
         """Of the last evaluation of every seed of its run."""
 
-    def act(self, obs: np.ndarray) -> np.ndarray:
-        """The action for one observation, or actions for a batch of them, in the environment's units."""
-        return self._scale.to_env(self.act_unit(obs))
+    def act(self, obs: Any) -> np.ndarray:
+        """The action for one observation as the environment gives it, or actions for a batch, in its own units.
 
-    def act_unit(self, obs: np.ndarray) -> np.ndarray:
-        """The same in [-1, 1]."""
-        obs = np.asarray(obs)
+        Of images it takes the last `history`, joined along their channels, channels first.
+        """
+        actions = self._scale.to_env(self.act_unit(obs))
+        return actions.reshape(*actions.shape[:-1], *self._action_shape)
+
+    def act_unit(self, obs: Any) -> np.ndarray:
+        """The same as vectors in [-1, 1]."""
+        obs = self._joined(obs)
         if obs.shape == self.obs_shape:
             return self.act_unit(obs[None])[0]
         if obs.shape[1:] != self.obs_shape:
-            raise ValueError(
-                f"observation of shape {obs.shape}; expected {self.obs_shape}, or a batch; of a Dict or a matrix "
-                "give gymnasium.spaces.flatten(env.observation_space, obs), of images the last ones, channels first"
-            )
+            images = f"; of images the last {self.history}, channels first" if self.history > 1 else ""
+            raise ValueError(f"observation of shape {obs.shape}; expected {self.obs_shape}, or a batch{images}")
         dtype = np.uint8 if len(self.obs_shape) == 3 else np.float32
         return np.asarray(_act(self._networks, obs.astype(dtype)))
+
+    def _joined(self, obs: Any) -> np.ndarray:
+        """Vectors, or images, of what may be a Dict or no vector."""
+        if not isinstance(obs, Mapping):
+            whole = np.asarray(obs)
+            batch = _batch_shape(whole, self._parts[""]) if "" in self._parts else None
+            return whole if batch is None else whole.reshape(*batch, -1)
+        found = {key: np.asarray(obs[key], np.float32) for key in self._parts if key in obs}
+        batches = {_batch_shape(x, self._parts[key]) for key, x in found.items()}
+        if len(found) < len(self._parts) or len(batches) != 1 or None in batches:
+            got = {key: np.shape(x) for key, x in obs.items()}
+            expected = self._parts if "" not in self._parts and self._parts else f"an array of shape {self.obs_shape}"
+            raise ValueError(f"observation of {got}; expected {expected}, or a batch")
+        batch = batches.pop() or ()
+        return np.concatenate([x.reshape(*batch, -1) for x in found.values()], -1)
+
+
+def _batch_shape(x: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """What comes before that shape; None for an array of another one."""
+    at = x.ndim - len(shape)
+    return x.shape[:at] if at >= 0 and x.shape[at:] == shape else None
 
 
 def save_policies(run: Path, spec: EnvSpec, record: dict[str, Any], policies: PolicyNetworks, seeds: list[int]) -> None:
@@ -82,6 +108,8 @@ def save_policies(run: Path, spec: EnvSpec, record: dict[str, Any], policies: Po
         "history": spec.history,
         "action_low": spec.action_low,
         "action_high": spec.action_high,
+        "obs_parts": spec.obs_parts,
+        "action_shape": spec.action_shape,
         "seeds": seeds,
         **record,
     }

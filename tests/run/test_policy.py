@@ -1,0 +1,75 @@
+"""What a saved policy takes and gives: what its environment gives and takes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import dr_q
+from dr_q import agent as drq
+from dr_q.envs import make_env
+from dr_q.run.policy import PolicyNetworks, save_policies
+from tests.envs import toys
+from tests.run import tiny
+
+
+class MatrixActions(toys.DictObs):
+    action_space = spaces.Box(np.array([[-1.0], [0.0]]), np.array([[1.0], [5.0]]), (2, 1), np.float64)
+
+
+class MatrixObs(toys.Toy):
+    observation_space = spaces.Box(-1, 1, (2, 3), np.float32)
+
+
+def policy_of(make, folder):
+    spec = make_env(make).spec
+    config = drq.preset("dr.q", **tiny.SIZES)
+    networks = drq.init_networks(
+        config, drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history), jax.random.key(0)
+    )
+    stacked = jax.tree.map(lambda x: x[None], PolicyNetworks(networks.encoder.state, networks.actor))
+    record = {"task": "toy", "best_seed": 0, "agent_steps": 0, "config": dataclasses.asdict(config)}
+    save_policies(folder, spec, record, stacked, [0])
+    return dr_q.load(folder)
+
+
+def test_dicts_and_actions_of_any_shape(tmp_path):
+    policy, env = policy_of(MatrixActions, tmp_path), MatrixActions()
+    obs, _ = env.reset(seed=0)
+    action = policy.act(obs)
+    assert action.shape == (2, 1)
+    assert env.action_space.contains(action)
+    env.step(action)
+    assert np.array_equal(action, policy.act(spaces.flatten(env.observation_space, obs)))
+    batch = {key: np.stack([x, 0 * x, x]) for key, x in obs.items()}
+    actions = policy.act({"not of it": 1, **batch})
+    assert actions.shape == (3, 2, 1)
+    assert np.allclose(actions[[0, 2]], action, atol=1e-6)
+    assert not np.allclose(actions[1], action)
+    one = policy.act({key: x[None] for key, x in obs.items()})
+    assert one.shape == (1, 2, 1)
+    expected = r"expected {'a': \(2, 2\), 'b': \(2,\)}, or a batch"
+    with pytest.raises(ValueError, match=r"observation of {'a': \(2, 2\)}; " + expected):
+        policy.act({"a": obs["a"]})
+    with pytest.raises(ValueError, match=r"observation of {.*'b': \(2, 2\).*}; expected"):
+        policy.act({**obs, "b": batch["b"][:2]})
+
+
+def test_matrices(tmp_path):
+    policy = policy_of(MatrixObs, tmp_path)
+    obs = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(policy.act(obs), policy.act(obs.reshape(-1)))
+    assert policy.act(np.stack([obs] * 4)).shape == (4, *policy.act(obs).shape)
+    with pytest.raises(ValueError, match=r"observation of shape \(3, 2\); expected \(6,\), or a batch$"):
+        policy.act(obs.T)
+    with pytest.raises(ValueError, match=r"observation of {'x': \(2, 3\)}; expected an array of shape \(6,\)"):
+        policy.act({"x": obs})
+
+
+def test_of_images_it_takes_the_last_three(tmp_path):
+    policy = policy_of(toys.Pixels, tmp_path)
+    expected = r"expected \(9, 84, 84\), or a batch; of images the last 3, channels first$"
+    with pytest.raises(ValueError, match=r"observation of shape \(84, 84, 3\); " + expected):
+        policy.act(np.zeros((84, 84, 3), np.uint8))
