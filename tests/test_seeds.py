@@ -2,12 +2,14 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.envs import Transitions
 from dr_q.run import seeds as axis
 from dr_q.run.in_place import Held, InPlace, uses_of
 from tests.agent import small
@@ -117,6 +119,32 @@ NUMBER = jnp.zeros(SEEDS, jnp.int32)
 
 def fresh_states() -> axis.SeedStates:
     return axis.SeedStates(axis.init_agents(TASK, ROOTS), jax.tree.map(jnp.copy, together()))
+
+
+def test_the_online_networks_act_and_are_evaluated_not_the_targets():
+    config = small.config(target_period=4, exploration_noise=0.0)
+    seeds = axis.Seeds(axis.Task(config, small.VECTOR, config.replay_capacity), range(SEEDS))
+    rng = np.random.default_rng(0)
+    first, nexts = rng.normal(size=(2, SEEDS, *small.VECTOR.obs_shape)).astype(np.float32)
+    seeds.begin(first)
+    assert seeds.turn is not None
+    agents = seeds.states.agents
+    others = jax.tree.map(lambda x: -x, agents.target)
+    seeds.restore(seeds.states._replace(agents=eqx.tree_at(lambda agents: agents.target, agents, others)), seeds.turn)
+    online = seeds.states.agents.online
+
+    def chosen(networks: drq.Networks) -> np.ndarray:
+        one = jax.vmap(lambda f, actor, obs: actor(f(obs)))
+        return np.asarray(one(networks.encoder.state, networks.actor, jnp.asarray(nexts[:, None])))[:, 0]
+
+    expected = chosen(online)
+    outcome = Transitions.of(
+        axis.packet_layout(small.VECTOR), np.stack([nexts, nexts], 1), np.zeros((SEEDS, 3), np.float32)
+    )
+    seeds.act(outcome, exploring=False)
+    np.testing.assert_allclose(seeds.actions(), expected, atol=1e-5)
+    np.testing.assert_allclose(seeds.greedy(seeds.policies(), nexts[:, None])[:, 0], expected, atol=1e-5)
+    assert not np.allclose(chosen(others), expected, atol=1e-2)
 
 
 def test_compiled_steps_donate_what_they_change_and_nothing_else():

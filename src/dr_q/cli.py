@@ -24,12 +24,18 @@ from dr_q.agent import PRESETS, Config, ConfigError, preset
 from dr_q.envs import SUITES, EnvError, TaskError, WorkerError, canonical, suite_tasks
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY, changes_of
+from dr_q.usage import parsed
 
 USAGE_ERROR = 2
 FAILURE = 1
 INTERRUPTED = 130
 _CANNOT_BE_THERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 CLOSED_PIPE = 141
+
+
+def _named(kind: Any, metavar: str) -> Any:
+    """An argument by its place, under a name that says what it is."""
+    return tyro.conf.Positional[Annotated[kind, tyro.conf.arg(metavar=metavar)]]
 
 
 def _optional(kind: Any, metavar: str, help_text: str | None = None) -> Any:
@@ -128,51 +134,25 @@ class Train:
         for group in vars(self.algorithm).values():
             given |= {name: value for name, value in vars(group).items() if value is not None}
         if self.resume is not None:
-            self._refuse_changes(given)
+            asked = {"preset": self.preset, "seeds": self.seeds, "first_seed": self.seed, **given}
+            api.refuse_changes(self.resume, self.task, asked, self.out)
+            given = {}
+        else:
+            seeds = 1 if self.seeds is None else self.seeds
+            given |= {"preset": self.preset or "dr.q", "seeds": seeds, "seed": self.seed or 0, "out": self.out}
         outcome = api.train(
             self.task if self.resume is None else None,
-            preset=self.preset or "dr.q",
-            seeds=1 if self.seeds is None else self.seeds,
-            seed=self.seed or 0,
             steps=self.steps,
-            out=self.out,
             resume=self.resume,
             stop_after=self.stop_after,
             wandb=self.wandb,
             in_process=self.in_process,
             background_evaluation=self.background_evaluation,
             device_memory=self.device_memory,
-            **({} if self.resume is not None else given),
+            **given,
         )
         print(f"{outcome.status}: {outcome.folder}")
         return 128 + outcome.signal if outcome.signal else 0
-
-    def _refuse_changes(self, given: dict[str, Any]) -> None:
-        """A run goes on as it was."""
-        from dr_q.report import read_run
-
-        assert self.resume is not None
-        try:
-            was = read_run(self.resume).info["settings"]
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        asked = {
-            "task": canonical(self.task) if self.task else None,
-            "preset": self.preset,
-            "seeds": self.seeds,
-            "first_seed": self.seed,
-            **given,
-        }
-        had = {**was["config"], **{k: v for k, v in was.items() if k != "config"}}
-        for name, value in asked.items():
-            before = tuple(had[name]) if isinstance(had[name], list) else had[name]
-            if value is not None and value != before:
-                raise ConfigError(
-                    f"{name.replace('_', '-')} {value} does not fit the run in {self.resume}, which has {before}; "
-                    "a run goes on as it was: leave it out, or start a new run"
-                )
-        if self.out is not None and self.out != self.resume:
-            raise ConfigError(f"--out {self.out} and --resume {self.resume} name two folders; leave --out out")
 
 
 @dataclasses.dataclass
@@ -290,7 +270,7 @@ def _print_estimate(found: Any) -> None:
 class Eval:
     """Evaluate a trained policy on fresh episodes."""
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: _named(Path, "DIR")  # pyright: ignore
     """A run's folder, or a policy folder."""
     seed: _optional(int, "SEED") = None  # pyright: ignore
     """Which seed's policy. [the best at the last evaluation]"""
@@ -334,7 +314,7 @@ def comparison(task: str, score: float, episodes: int, of_seeds: list[float]) ->
 class Video:
     """Record one episode of a trained policy as an MP4 that plays as fast as the simulated time."""
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: _named(Path, "DIR")  # pyright: ignore
     """A run's folder, or a policy folder."""
     out: _optional(Path, "FILE") = None  # pyright: ignore
     """Where to write it. [RUN/video.mp4]"""
@@ -357,7 +337,7 @@ class Video:
 class Export:
     """Write one policy of a run to a folder to give away: weights in few bytes, and a model card."""
 
-    run_folder: tyro.conf.Positional[Path]
+    run_folder: _named(Path, "DIR")  # pyright: ignore
     """A run's folder, or a policy folder."""
     out: Path
     """The new folder."""
@@ -394,6 +374,8 @@ class Plot:
         from dr_q.report import plot_curves, read_run, run_folders
         from dr_q.report.results import read_records
 
+        if not self.out.suffix:
+            raise ConfigError(f"{self.out} does not say what kind of picture; give it an ending, as in {self.out}.png")
         if not self.sources:
             raise ConfigError("nothing to draw; name runs, folders of runs, or CSV files of results")
         try:
@@ -581,7 +563,7 @@ class ListExperiments:
 class RunExperiment:
     """Train what a figure of the paper needs, draw it, and say for each task whether the paper's statement is seen."""
 
-    name: tyro.conf.Positional[str]
+    name: _named(str, "NAME")  # pyright: ignore
     """Which: `dr-q experiment list`."""
     tasks: tuple[str, ...] = ()
     """Other tasks or suites than the figure's. [the figure's]"""
@@ -673,7 +655,7 @@ class Experiment:
 class Tasks:
     """List the paper's tasks."""
 
-    suite: tyro.conf.Positional[str] = "all"
+    suite: _named(str, "[SUITE]") = "all"  # pyright: ignore
     """gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand or all."""
     json: bool = False
     """As JSON."""
@@ -706,7 +688,7 @@ class Tasks:
 class PublishedScores:
     """Print the paper's scores, of a task, of a suite or of all, with what is wrong in print."""
 
-    what: tyro.conf.Positional[str] = "all"
+    what: _named(str, "[TASK|SUITE]") = "all"  # pyright: ignore
     """A task (dmc/cheetah-run), or gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, all."""
     algorithm: _optional(str, "NAME") = None  # pyright: ignore
     """One algorithm only."""
@@ -847,9 +829,9 @@ class Results:
 class Compare:
     """Compare two sets of runs, task by task and over all, and say what can be concluded."""
 
-    first: tyro.conf.Positional[str]
+    first: _named(str, "FIRST")  # pyright: ignore
     """A run, a folder of runs, or a CSV file of results; of several presets one: results.csv@dr.q"""
-    second: tyro.conf.Positional[str]
+    second: _named(str, "SECOND")  # pyright: ignore
     """The same, to compare with: results.csv@mr.q"""
     at: _optional(int, "STEP") = None  # pyright: ignore
     """Agent steps at which to compare, or the last evaluation before. [the last that all seeds have]"""
@@ -1073,7 +1055,7 @@ class Doctor:
 class Bench:
     """Measure this machine's throughput by part, as a table to paste into an issue."""
 
-    task: tyro.conf.Positional[str] = "dmc/cheetah-run"
+    task: _named(str, "[TASK]") = "dmc/cheetah-run"  # pyright: ignore
     """Any task that `dr-q train` takes."""
     seeds: int = 1
     """Seeds trained at once."""
@@ -1097,6 +1079,8 @@ class Bench:
 
         if self.steps < 1:
             raise ConfigError(f"steps must be at least 1, got {self.steps}")
+        if self.json is not None:
+            self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring
         changes = {} if self.replay_capacity is None else {"replay_capacity": self.replay_capacity}
         settings = make_settings(self.task, preset_name=self.preset, seeds=self.seeds, changes=changes)
         if self.replay_capacity is not None:
@@ -1164,7 +1148,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.path.append(here)  # a console script has not got it, and module:Id is often a file right here
     try:
         try:
-            return _run_command(arguments)
+            return _run_command(sys.argv[1:] if arguments is None else arguments)
         finally:
             if sys.stdout is not None:  # closed: dr-q ... >&-
                 sys.stdout.flush()
@@ -1188,18 +1172,23 @@ def _reader_left() -> bool:
     return True
 
 
-def _run_command(arguments: list[str] | None) -> int:
-    command: Any = tyro.extras.subcommand_cli_from_dict(
+def _parse(arguments: list[str]) -> Any:
+    return tyro.extras.subcommand_cli_from_dict(
         _COMMANDS,  # pyright: ignore[reportArgumentType]
         prog="dr-q",
         description="DR.Q: debiased model-based representations for continuous control.",
         args=arguments,
         config=(tyro.conf.HelptextFromCommentsOff,),
     )
+
+
+def _run_command(arguments: list[str]) -> int:
     from dr_q.run.errors import TrainingError
 
+    if arguments == ["--version"]:
+        arguments = ["version"]
     try:
-        return command.run()
+        return parsed(lambda: _parse(arguments), arguments, tuple(_COMMANDS)).run()
     except (ConfigError, TaskError) as error:
         print(f"dr-q: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -1209,9 +1198,8 @@ def _run_command(arguments: list[str] | None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"dr-q: cannot use {error.filename}: {error.strerror}", file=sys.stderr)
+        place = "a file" if error.filename is None else error.filename  # writing itself does not say which it was
+        print(f"dr-q: cannot use {place}: {error.strerror or error}", file=sys.stderr)
         return USAGE_ERROR if error.errno in _CANNOT_BE_THERE else FAILURE
 
 

@@ -1,16 +1,20 @@
 """Environments behind the protocol: seeding, scaling, shapes, names, and what is refused."""
 
 import dataclasses
+import re
+from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
 from dr_q.envs import (
     NOISE_DIMS,
     SUITES,
     ActionScale,
     Env,
+    EnvError,
     TaskError,
     canonical,
     make_env,
@@ -184,11 +188,62 @@ def test_images_of_gymnasium_are_stacked_channels_first():
         (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds"),
         (toys.NotMade, r"NotMade cannot be made: RuntimeError: no robot there \(.*toys.py, line \d+\)"),
         (toys.TextObs, "TextObs has observations in .* DR.Q needs a Box or a Dict of boxes"),
+        (toys.WholeActions, r"actions in Box\(0, 10, \(2,\), int32\); DR.Q gives real numbers"),
+        (toys.NoActions, "DR.Q gives real numbers, at least one"),
+        (toys.TinyPixels, r"images of \(30, 84, 3\) .* at least 31 x 31; wrap it to give larger ones"),
+        (toys.ChannelsFirst, r"images of \(3, 84, 84\) .* at least 31 x 31; channels come last: wrap it to move them"),
     ],
 )
 def test_what_cannot_be_is_refused(toy, message):
     with pytest.raises(TaskError, match=message):
         make_env(toy)
+
+
+def test_a_callable_that_gives_one_environment_twice_is_refused():
+    shared = toys.Walk()
+    wrapped = TimeLimit(shared, 9)
+    first = make_env(lambda: shared)
+    with pytest.raises(TaskError, match="gave the same environment twice; each call must make a new one"):
+        make_env(lambda: wrapped)
+    first.close()
+    make_env(lambda: wrapped).close()
+
+
+class Exits(toys.Toy):
+    def outcome(self, action):
+        raise SystemExit(7)
+
+
+class OldStep(toys.Toy):
+    def step(self, action) -> Any:
+        return self.observe(), 0.0, False, {}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Exits, r"failed in step\(action\): SystemExit: 7"),
+        (
+            lambda: TimeLimit(OldStep(), 9),
+            r"unpack .*; step\(action\) must give \(obs, reward, terminated, truncated, info\)",
+        ),
+        (OldStep, r"step\(action\) gave 4 values, expected \(obs, reward"),
+    ],
+)
+def test_what_an_environment_does_wrong_is_an_error_of_its_own(make, message):
+    env = make_env(make)
+    env.reset(0)
+    with pytest.raises(EnvError, match=message):
+        env.step(np.zeros(1, np.float32))
+
+
+def test_an_environment_that_cannot_be_closed_loses_nothing(capsys):
+    env = make_env(toys.NotClosed)
+    env.reset(0)
+    env.close()
+    assert re.search(
+        r"NotClosed failed in close\(\): RuntimeError: no hands left \(.*toys.py, line", capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

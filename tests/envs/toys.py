@@ -170,6 +170,32 @@ class Pixels(Toy):
         return 0.0, False, self.t == 9
 
 
+class TinyPixels(Pixels):
+    observation_space = spaces.Box(0, 255, (30, 84, 3), np.uint8)
+
+
+class ChannelsFirst(Pixels):
+    observation_space = spaces.Box(0, 255, (3, 84, 84), np.uint8)
+
+
+class WholeActions(Toy):
+    action_space = spaces.Box(0, 10, (2,), np.int32)
+
+
+class NoActions(Toy):
+    action_space = spaces.Box(-1, 1, (0,), np.float32)
+
+
+class NotClosed(Toy):
+    """Fails when all is done."""
+
+    def outcome(self, action):
+        return 0.0, False, self.t == 9
+
+    def close(self):
+        raise RuntimeError("no hands left")
+
+
 class Discrete(Toy):
     action_space = spaces.Discrete(3)
 

@@ -95,9 +95,10 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
     file.write_bytes(b"half")
     assert main(["eval", str(out)]) == 2
     assert f"{file} cannot be read" in capsys.readouterr().err
-    (out / "policy.json").write_text("{")
-    assert main(["eval", str(out)]) == 2
-    assert "policy.json is damaged: it has no task" in capsys.readouterr().err
+    for damage in ("{", "null"):
+        (out / "policy.json").write_text(damage)
+        assert main(["eval", str(out)]) == 2
+        assert "policy.json is damaged: it has no task" in capsys.readouterr().err
 
 
 def test_pixels_through_the_command(tmp_path, monkeypatch):

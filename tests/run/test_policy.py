@@ -1,6 +1,7 @@
 """What a saved policy takes and gives: what its environment gives and takes."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
@@ -68,8 +69,33 @@ def test_matrices(tmp_path):
         policy.act({"x": obs})
 
 
+@pytest.mark.parametrize("shape", [(1, 6), ()])
+def test_shapes_that_could_be_taken_for_a_batch(shape, tmp_path):
+    class Shaped(toys.Toy):
+        observation_space = spaces.Box(-1, 1, shape, np.float32)
+        action_space = spaces.Box(-1, 1, shape, np.float32)
+
+    policy = policy_of(Shaped, tmp_path)
+    obs = np.full(shape, 0.5, np.float32)
+    action = policy.act(obs)
+    assert action.shape == shape
+    assert np.array_equal(action.reshape(-1), policy.act(obs.reshape(-1)).reshape(-1))
+    assert np.allclose(policy.act(np.stack([obs] * 3)), np.stack([action] * 3), atol=1e-6)
+
+
+def test_policies_of_older_versions_say_how_to_give_a_dict(tmp_path):
+    policy_of(toys.DictObs, tmp_path)
+    record = json.loads((tmp_path / "policy" / "policy.json").read_text())
+    del record["obs_parts"], record["action_shape"]
+    (tmp_path / "policy" / "policy.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"expected an array of shape \(6,\), or a batch; of a Dict .*spaces.flatten"):
+        dr_q.load(tmp_path).act(toys.DictObs().observe())
+
+
 def test_of_images_it_takes_the_last_three(tmp_path):
     policy = policy_of(toys.Pixels, tmp_path)
     expected = r"expected \(9, 84, 84\), or a batch; of images the last 3, channels first$"
     with pytest.raises(ValueError, match=r"observation of shape \(84, 84, 3\); " + expected):
         policy.act(np.zeros((84, 84, 3), np.uint8))
+    with pytest.raises(ValueError, match="images of float64; expected uint8, from 0 to 255"):
+        policy.act(np.zeros((9, 84, 84)))

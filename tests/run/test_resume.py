@@ -1,5 +1,6 @@
 """A run that is stopped, killed or grown goes on as if nothing had happened, to the byte."""
 
+import csv
 import json
 import os
 import shutil
@@ -19,11 +20,12 @@ from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.cli import main
 from dr_q.envs import Transitions
-from dr_q.run import arrays
+from dr_q.run import arrays, loop
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
+from dr_q.run.lock import alone_in
 from dr_q.run.log import RunFiles
-from dr_q.run.settings import make_settings
+from dr_q.run.settings import Settings, make_settings
 from tests.envs import toys
 from tests.run import tiny
 
@@ -78,6 +80,60 @@ def test_a_run_stopped_by_a_signal_resumes_to_the_byte(task, more, tmp_path):
     again = dr_q.train(None if isinstance(task, str) else task, resume=broken, quiet=True)
     assert (again.status, again.agent_steps) == ("finished", tiny.STEPS)
     assert_same(whole, broken)
+
+
+def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path, monkeypatch):
+    """Stopped between two renewals of the targets; its times are those of steps, without compiling."""
+    monkeypatch.setattr(loop, "LOG_EVERY", 2)
+
+    def stop(evaluations):
+        if evaluations[0].agent_steps == 85:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = {**tiny.RUN, **tiny.SIZES, "eval_every": 85, "eval_episodes": 1}
+    for name, callback in (("whole", None), ("broken", stop)):
+        dr_q.train(toys.Walk, steps=tiny.STEPS, out=tmp_path / name, on_evaluation=callback, **settings)
+    before = time.perf_counter()
+    dr_q.train(toys.Walk, resume=tmp_path / "broken", quiet=True)
+    took = time.perf_counter() - before
+    logs = []
+    for name in ("whole", "broken"):
+        with (tmp_path / name / "metrics.csv").open() as file:
+            logs.append(list(csv.DictReader(file)))
+    for column in logs[0][0]:
+        if not column.startswith("ms_"):
+            assert [row[column] for row in logs[0]] == [row[column] for row in logs[1]], column
+    assert [int(row["agent_steps"]) for row in logs[1]] == list(range(42, tiny.STEPS + 1, 2))
+    resumed = [row for row in logs[1] if int(row["agent_steps"]) > 85]
+    logged = sum(float(x) for row in resumed for name, x in row.items() if name.startswith("ms_"))
+    first = sum(float(x) for name, x in resumed[0].items() if name.startswith("ms_"))
+    assert first < logged < 1000 * took
+    assert first < 1000 * took / 4, "restoring and compiling are in it"
+
+
+def test_one_process_to_a_folder(tmp_path):
+    run = tmp_path / "run"
+    with alone_in(run):
+        with pytest.raises(dr_q.ConfigError, match="run is being trained by another process; wait for it or stop"):
+            dr_q.train(toys.Walk, steps=40, out=run)
+        (run / "run.json").write_text(json.dumps(BEGUN))
+        with pytest.raises(dr_q.ConfigError, match="run is being trained by another process; wait for it or stop"):
+            dr_q.train(toys.Walk, resume=run)
+        assert (run / "run.json").read_text() == json.dumps(BEGUN)
+    (run / "run.json").unlink()
+    with pytest.raises(dr_q.TaskError), alone_in(tmp_path / "new"):
+        raise dr_q.TaskError("refused")
+    assert not (tmp_path / "new").exists(), "it would be in the way of the next try"
+    dr_q.train(toys.Walk, steps=40, out=tmp_path / "new", **{**tiny.RUN, **tiny.SIZES})
+
+
+BEGUN = {
+    "status": "running",
+    "agent_steps": 0,
+    "seeds": [0],
+    "versions": {},
+    "settings": make_settings(toys.Walk, steps=40, changes=tiny.SIZES).to_json(),
+}
 
 
 def test_kill_9_between_checkpoints_loses_only_what_came_after_the_last(tmp_path):
@@ -145,16 +201,17 @@ def test_a_simulator_that_cannot_be_restored_is_said_so_and_its_episode_closed(t
     dr_q.train(toys.Forgetful, resume=run, steps=tiny.STEPS)
     assert "could not be brought back to where it was" in capsys.readouterr().out
     saved = load_last(run, toys.Forgetful)
-    # 40-step episodes, one of them cut at step 50: the transitions around the cut never start a window together.
-    window = rp.sample_subtrajectory(jax.tree.map(lambda x: x[0], saved.states.replays), jnp.arange(30, 50), 5)
-    assert np.isfinite(window.obs).all()
+    # Episodes of 40 steps, one of them cut after 10, each with a slot for its last frame: no window of 5 that would
+    # reach past such an end begins.
+    valid = np.asarray(saved.states.replays.valid[0]).reshape(-1)
+    ends = [40, 40 + 11, 40 + 11 + 41]
+    assert np.flatnonzero(valid[:100] == 0).tolist() == [slot for end in ends for slot in range(end - 5, end + 1)]
     assert int(saved.states.replays.clock[0]) == tiny.STEPS - 1  # the last transition has come, and is taken in next
 
 
 def load_last(run: Path, task) -> Saved:
     info = json.loads((run / "run.json").read_text())
     from dr_q.envs import make_env
-    from dr_q.run.settings import Settings
 
     settings = Settings.from_json(info["settings"], task)
     spec = make_env(task).spec
@@ -263,9 +320,15 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_offered(tmp_path, capsys
             dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS)
     shutil.rmtree(newest)
     assert dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS, quiet=True).status == "finished"
-    (out / "run.json").write_text("{")
-    with pytest.raises(dr_q.ConfigError, match=r"run.json is damaged: it has no settings"):
+    info = json.loads((out / "run.json").read_text())
+    info["settings"]["config"]["momentum"] = 0.9
+    (out / "run.json").write_text(json.dumps(info))
+    with pytest.raises(dr_q.ConfigError, match=r"another version of dr-q \(unknown setting 'momentum'.*use that one"):
         dr_q.train(toys.Walk, resume=out)
+    for damage in ("{", "null"):
+        (out / "run.json").write_text(damage)
+        with pytest.raises(dr_q.ConfigError, match=r"run.json is damaged: it has no settings"):
+            dr_q.train(toys.Walk, resume=out)
 
 
 def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
@@ -276,6 +339,9 @@ def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
     before = {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
     with pytest.raises(dr_q.ConfigError, match="finished at step 120 and has no checkpoints: it cannot go on"):
         dr_q.train(toys.Walk, resume=out, steps=200)
+    info = json.loads((out / "run.json").read_text())
+    with pytest.raises(dr_q.ConfigError, match="has no checkpoints: it cannot go on"):  # as a sweep's job does
+        loop.train(Settings.from_json(info["settings"], toys.Walk), out, loop.Options(quiet=True), resume=True)
     assert before == {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
 
 

@@ -1,5 +1,6 @@
 """Runs that cannot go on, and those that are asked to stop, say so."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,13 +9,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] - made at import
 
 import dr_q
 from dr_q.cli import main
-from dr_q.run import evaluate, loop
+from dr_q.run import arrays, doctor, evaluate, export, loop
 from dr_q.run.errors import TrainingError
 from dr_q.run.log import Boards
 from dr_q.run.settings import make_settings
@@ -80,8 +83,32 @@ def test_a_run_whose_environment_fails_says_how_to_go_on(tmp_path, capsys):
         dr_q.train(toys.Breaks, steps=80, out=out, **settings)
     told = "failed at step 0; once mended, begin again (there is no checkpoint yet) with: "
     assert f"{told}dr_q.train(THE_SAME_CALLABLE, resume='{out}')" in capsys.readouterr().out
+    with pytest.raises(dr_q.ConfigError, match=r"batch-size 999 does not fit the run in .*, which has 16"):
+        dr_q.train(toys.Walk, resume=out, batch_size=999)
+    with pytest.raises(dr_q.ConfigError, match=r"seeds 7 does not fit the run in .*, which has 1"):
+        dr_q.train(toys.Walk, resume=out, seeds=7)
+    with pytest.raises(dr_q.ConfigError, match="name two folders"):
+        dr_q.train(toys.Walk, resume=out, out=tmp_path / "elsewhere")
     assert dr_q.train(toys.Walk, resume=out, steps=80).status == "finished"  # begins again: it had no checkpoint
     assert "has no checkpoint yet: from the beginning" in capsys.readouterr().out
+
+
+def test_the_command_that_a_first_failure_names_is_the_way_on(tmp_path, monkeypatch, capsys):
+    """In the evaluation at step 0, before anything was written but run.json."""
+
+    def fail(self, action):
+        raise RuntimeError("no robot there")
+
+    monkeypatch.setattr(toys.Walk, "outcome", fail)
+    gymnasium.register("Mended-v0", "tests.envs.toys:Walk")
+    try:
+        arguments = ["train", "gym/Mended-v0", "--out", str(tmp_path / "run"), *tiny.flags(steps=40)]
+        assert main(arguments) == 1
+        assert f"dr-q train --resume {tmp_path / 'run'}" in capsys.readouterr().out
+        monkeypatch.undo()
+        assert main(["train", "--resume", str(tmp_path / "run")]) == 0
+    finally:
+        del gymnasium.registry["Mended-v0"]
 
 
 def test_a_run_that_only_explores_says_so(tmp_path, capsys):
@@ -97,7 +124,10 @@ import dr_q
 from tests.envs import toys
 walk = toys.Walk
 for task, settings in (
-    (walk, {"steps": 1e3}), (walk, {"eval_evry": 3}), (walk, {"stop_after": -1}), (walk(), {}), (3, {})
+    (walk, {"steps": 1e3}), (walk, {"eval_evry": 3}), (walk, {"stop_after": -1}), (walk, {"stop_after": float("nan")}),
+    (walk, {"seed": 1.5}), (walk, {"discount": "0.9"}), (walk, {"actor_learning_rate": float("inf")}),
+    (walk, {"reward_range": 5}), (walk, {"reward_range": (-1000, 1000)}), (walk, {"reward_scaling": "no"}),
+    (walk, {"device_memory": float("nan")}), (walk(), {}), (3, {})
 ):
     try:
         dr_q.train(task, out=OUT, **settings)
@@ -115,6 +145,14 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
         "steps must be a whole number, got 1000.0",
         "unknown setting 'eval_evry'; did you mean 'eval_every'?",
         "stop_after must be more than 0 minutes, got -1",
+        "stop_after must be more than 0 minutes, got nan",
+        "seed must be a whole number, got 1.5",
+        "discount must be between 0 and 1, got '0.9'",
+        "actor_learning_rate must be a number, 0 or more, got inf",
+        "reward_range must be two numbers, the lower first, within +-80, got 5",
+        "reward_range must be two numbers, the lower first, within +-80, got (-1000, 1000)",
+        "reward_scaling must be True or False, got 'no'",
+        "device-memory must be more than 0 GiB, got nan",
         *(
             f"got {kind} as a task; give a name, or a callable that makes a new environment each time: a class, or "
             "lambda: MyEnv(...)"
@@ -130,6 +168,76 @@ def test_files_that_cannot_be_written_give_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"dr-q: cannot use {tmp_path / 'file'}")
     assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "file"), *tiny.flags()]) == 2
     assert "is a file; choose another --out" in capsys.readouterr().err
+
+
+def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert main(["train", "gym/Hopper-v4", "--out", str(run), *tiny.flags(steps=40)]) == 0
+
+    def fail(*_):
+        raise dr_q.EnvError("no robot there")
+
+    monkeypatch.setattr(export, "evaluate_policy", fail)
+    assert main(["export", str(run), "--out", str(out)]) == 1
+    assert "no robot there" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    out.mkdir()
+    assert main(["export", str(run), "--out", str(out), "--episodes", "0"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
+    assert (out / "README.md").exists()
+
+
+def test_a_full_disk_gives_one_line(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise SafetensorError("Error while serializing: No space left on device")
+
+    monkeypatch.setattr(arrays, "save_file", fail)
+    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "run"), *tiny.flags()]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith(
+        f"dr-q: cannot use {tmp_path / 'run' / 'policy' / 'seed0.safetensors'}: could not be written"
+    )
+
+    def nowhere(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(arrays, "save_file", nowhere)
+    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "again"), *tiny.flags()]) == 1
+    assert capsys.readouterr().err == "dr-q: cannot use a file: No space left on device\n"
+
+
+def test_a_machine_without_the_device_that_was_asked_for(tmp_path, monkeypatch, capsys):
+    def fail() -> Any:
+        raise RuntimeError("Unknown backend: 'cuda' requested\nand more")
+
+    monkeypatch.setattr("jax.default_backend", fail)
+    monkeypatch.setattr("jax.devices", fail)
+    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "run")]) == 2
+    told = "dr-q: no device to compute on: Unknown backend: 'cuda' requested; unset JAX_PLATFORMS, or see dr-q doctor\n"
+    assert capsys.readouterr().err == told
+    assert not (tmp_path / "run").exists()
+    found = doctor._devices()  # pyright: ignore[reportPrivateUsage]
+    assert (found.ok, found.found) == (False, "RuntimeError: Unknown backend: 'cuda' requested")
+
+
+def test_a_second_signal_does_not_wait_for_an_evaluation_in_the_background(tmp_path, monkeypatch):
+    counted: list[int] = []
+
+    def count(spec, steps):
+        counted.append(steps)
+        if steps == 100:
+            os.kill(os.getpid(), signal.SIGINT)  # the run is to end, with this evaluation
+        if steps == 200:
+            os.kill(os.getpid(), signal.SIGINT)  # at once
+        if steps > 20_000:
+            raise TrainingError("nobody gave it up")
+
+    monkeypatch.setattr(evaluate, "check_length", count)
+    settings = {**tiny.RUN, **tiny.SIZES, "exploration_steps": 10_000_000, "background_evaluation": True}
+    with pytest.raises(KeyboardInterrupt):
+        dr_q.train(Endless, steps=10_000_000, out=tmp_path / "run", **{**settings, "eval_every": 10_000_000})
+    assert 200 <= counted[-1] < 20_000
 
 
 def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypatch):
@@ -166,6 +274,18 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     boards.close()
     assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)
     assert heard[1:] == [{"x": 1.5, "agent_steps": 7}, "finished"]
+    Boards(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 7).close()
+    Boards(tmp_path / "b", make_settings("dmc/cartpole-swingup", steps=10), True).close()
+    begun = [given for given in heard if isinstance(given, dict) and "id" in given]
+    assert begun[0]["id"] == begun[1]["id"] != begun[2]["id"], "a resumed run goes on as the same"
+    assert {given["resume"] for given in begun} == {"allow"}
+
+
+def test_without_weights_and_biases_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert main(["train", "gym/Hopper-v4", "--wandb", "--out", str(tmp_path / "run"), *tiny.flags()]) == 2
+    assert "--wandb needs wandb, which is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def tensorboard_events(path: Path) -> Iterator[Any]:

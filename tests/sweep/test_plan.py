@@ -12,7 +12,7 @@ from dr_q.cli import main
 from dr_q.envs import humanoid_bench, suite_tasks
 from dr_q.run.settings import Settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
-from dr_q.sweep.driver import share_of
+from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
 from dr_q.sweep.job import Share
 from dr_q.sweep.progress import Progress, progress_of
@@ -141,6 +141,23 @@ def test_progress_comes_from_the_folder(tmp_path):
     made_run(job, "running", 5_000, 3.0)
     found = progress_of(job)
     assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)
+
+
+def test_a_damaged_line_does_not_stop_a_sweep_and_is_named_at_its_end(tmp_path):
+    job = CHEETAH.jobs(tmp_path)[0]
+    made_run(job, "finished", 5_000)
+    evaluations = job.folder / "evals.csv"
+    whole = evaluations.read_text().splitlines()[:-1]
+    evaluations.write_text("\n".join([*whole, "0,NUL,1,1,1,1,1"]) + "\n")
+    assert progress_of(job).score == 104.5
+    with pytest.raises(ConfigError, match=r"evals.csv is damaged in line 12; mend or remove that line"):
+        collect([job], tmp_path)
+    torn = "\n".join([*whole[:-1], whole[-1].rpartition(",")[0]])
+    evaluations.write_text(f"{torn}\n")
+    with pytest.raises(ConfigError, match="is damaged in line 11"):
+        collect([job], tmp_path)
+    evaluations.write_text(torn)  # it is being written
+    assert len(collect([job], tmp_path).read_text().splitlines()) == 1 + 9
 
 
 def test_hours_come_from_this_sweep_then_from_what_is_given_then_from_the_table(tmp_path):

@@ -2,8 +2,11 @@
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from dr_q.networks import Activation
 
@@ -116,10 +119,17 @@ class Config:
     """Weight of the mean squared pre-tanh action in the actor loss (MR.Q)."""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be."""
+        """Refuse values that cannot be; numpy's become Python's, which can be written down."""
         for name, (allowed, ok) in _ALLOWED.items():
             got = getattr(self, name)
-            if not ok(got):
+            if isinstance(got, np.generic):
+                got = got.item()
+                object.__setattr__(self, name, got)
+            try:
+                fine = ok(got)
+            except TypeError:  # not even of the kind
+                fine = False
+            if not fine:
                 raise ConfigError(f"{name} must be {allowed}, got {got!r}")
 
     @property
@@ -138,14 +148,20 @@ class Config:
         return self.min_priority**self.priority_exponent
 
 
+def _number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+
+
 def _whole(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and x >= 1
 
 
 _COUNT = ("a whole number, at least 1", _whole)
-_SHARE = ("between 0 and 1", lambda x: 0 <= x <= 1)
-_NOT_NEGATIVE = ("0 or more", lambda x: x >= 0)
-_POSITIVE = ("more than 0", lambda x: x > 0)
+_SHARE = ("between 0 and 1", lambda x: _number(x) and 0 <= x <= 1)
+_NOT_NEGATIVE = ("a number, 0 or more", lambda x: _number(x) and x >= 0)
+_POSITIVE = ("a number, more than 0", lambda x: _number(x) and x > 0)
+_LARGEST_BIN = 80.0
+"""Of the reward's bins, before symexp: a little more is no number in float32 any more."""
 _ACTIVATION = ("'elu' or 'relu'", lambda x: x in ("elu", "relu"))
 
 _ALLOWED = {
@@ -161,7 +177,7 @@ _ALLOWED = {
     "q_horizon": _COUNT,
     "priority_exponent": _NOT_NEGATIVE,
     "min_priority": _POSITIVE,
-    "fade_decay": ("at least 0 and under 1", lambda x: 0 <= x < 1),
+    "fade_decay": ("at least 0 and under 1", lambda x: _number(x) and 0 <= x < 1),
     "fade_floor": _SHARE,
     "encoder_learning_rate": _NOT_NEGATIVE,
     "encoder_weight_decay": _NOT_NEGATIVE,
@@ -171,13 +187,16 @@ _ALLOWED = {
     "encoder_hidden": _COUNT,
     "encoder_activation": _ACTIVATION,
     "reward_bins": ("a whole number, at least 2", lambda x: _whole(x) and x >= 2),
-    "reward_range": ("two numbers, the lower first", lambda x: len(x) == 2 and x[0] < x[1]),
+    "reward_range": (
+        f"two numbers, the lower first, within +-{_LARGEST_BIN:g}",
+        lambda x: len(x) == 2 and all(map(_number, x)) and -_LARGEST_BIN <= x[0] < x[1] <= _LARGEST_BIN,
+    ),
     "encoder_horizon": _COUNT,
     "dynamics_weight": _NOT_NEGATIVE,
     "reward_weight": _NOT_NEGATIVE,
     "infonce_weight": _NOT_NEGATIVE,
     "infonce_temperature": _POSITIVE,
-    "pixel_shift": ("a whole number, 0 or more", lambda x: x == 0 or _whole(x)),
+    "pixel_shift": ("a whole number, 0 or more", lambda x: (x == 0 and isinstance(x, int)) or _whole(x)),
     "actor_learning_rate": _NOT_NEGATIVE,
     "actor_weight_decay": _NOT_NEGATIVE,
     "actor_hidden": _COUNT,
@@ -187,6 +206,7 @@ _ALLOWED = {
     "critic_hidden": _COUNT,
     "critic_activation": _ACTIVATION,
     "done_weight": _NOT_NEGATIVE,
+    "reward_scaling": ("True or False", lambda x: isinstance(x, bool)),
     "critic_grad_clip": _NOT_NEGATIVE,
     "pre_tanh_weight": _NOT_NEGATIVE,
 }
@@ -233,7 +253,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 def preset(name: str, **changes: Any) -> Config:
     """The config of a preset, with further changes by field name."""
     if name not in PRESETS:
-        close = difflib.get_close_matches(name, PRESETS, n=1)
+        close = difflib.get_close_matches(str(name), PRESETS, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
         raise ConfigError(f"unknown preset '{name}'; {hint}presets: {', '.join(PRESETS)}")
     check_names(changes)

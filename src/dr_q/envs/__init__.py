@@ -1,5 +1,9 @@
 """Simulators behind one small protocol; numpy in, numpy out, no jax."""
 
+from dr_q.envs.rendering import choose_backend
+
+choose_backend()  # mujoco takes one when it is imported, which is below
+
 from dr_q.envs.noisy import NOISE_DIMS, NoisyState
 from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, cores, open_pool
 from dr_q.envs.protocol import ActionScale, Env, EnvError, EnvSpec, Step, TaskError

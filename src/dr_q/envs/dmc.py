@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
-from dr_q.envs.rendering import choose_backend
 
 ACTION_REPEAT = 2
 FRAME_SIZE = 84
@@ -105,7 +104,6 @@ class DmcEnv:
 
 
 def _load(domain: str, task: str) -> Any:
-    choose_backend()
     with _known_warnings():
         try:
             from dm_control import suite

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,9 +15,10 @@ from gymnasium import spaces
 from gymnasium.envs.mujoco import MujocoEnv
 
 from dr_q.envs.protocol import ActionScale, EnvError, EnvSpec, Step, TaskError, failure
-from dr_q.envs.rendering import choose_backend
 
 STACKED_FRAMES = 3
+SMALLEST_IMAGE = 31
+"""What four convolutions of 3 x 3, three of them with stride 2, leave something of."""
 
 
 class GymEnv:
@@ -35,10 +37,11 @@ class GymEnv:
         except Exception as error:  # anything may go wrong in other people's code
             raise TaskError(f"{name} cannot be made: {failure(error)}") from error
         self._name = name
+        _take(self._env, name)
         low, high = _finite_box(box, name)
         self._scale = ActionScale(low, high)
         self._action_shape = box.shape
-        image = _image_shape(self._space)
+        image = _image_shape(self._space, name)
         self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
         shape = (image[0] * STACKED_FRAMES, *image[1:]) if image else (_vector_size(self._space, name),)
         self.spec = EnvSpec(
@@ -94,14 +97,21 @@ class GymEnv:
 
     def close(self) -> None:
         """Close the environment."""
-        self._env.close()
+        _IN_USE.pop(id(self._env.unwrapped), None)
+        try:
+            self._env.close()
+        except Exception as error:  # everything is done by then: no reason to lose it
+            print(f"dr-q: {self._name} failed in close(): {failure(error)}", file=sys.stderr)
 
     def _call(self, what: str, gives: tuple[str, ...], call: Callable[[], Any]) -> Any:
         """What the environment's own code gives; its errors in one line."""
         try:
             found = call()
-        except Exception as error:
-            raise EnvError(f"{self._name} failed in {what}: {failure(error)}") from error
+        except (Exception, SystemExit) as error:
+            # Gymnasium's own wrappers unpack what an environment gives.
+            unpacked = isinstance(error, ValueError) and "values to unpack" in str(error)
+            hint = f"; {what} must give ({', '.join(gives)})" if unpacked else ""
+            raise EnvError(f"{self._name} failed in {what}: {failure(error)}{hint}") from error
         if not isinstance(found, tuple) or len(found) != len(gives):
             got = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
             raise EnvError(f"{self._name}: {what} gave {got}, expected ({', '.join(gives)}), as Gymnasium has it")
@@ -122,6 +132,20 @@ class GymEnv:
         return _channels_first(image)
 
 
+_IN_USE: "weakref.WeakValueDictionary[int, gymnasium.Env]" = weakref.WeakValueDictionary()
+"""The environments of this process that are not closed yet, by identity."""
+
+
+def _take(env: gymnasium.Env, name: str) -> None:
+    """Refuse an environment that is in use: one object cannot play two episodes."""
+    if id(env.unwrapped) in _IN_USE:
+        raise TaskError(
+            f"{name} gave the same environment twice; each call must make a new one, because training and every "
+            "evaluation episode need their own"
+        )
+    _IN_USE[id(env.unwrapped)] = env.unwrapped
+
+
 def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
     """As one vector: a Dict's boxes in the order of its keys; ValueError or the like where it is not of the space."""
     if isinstance(space, spaces.Dict):
@@ -140,7 +164,6 @@ def _described(obs: Any) -> str:
 def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
     """A registered environment, `module:Id` included; errors say what to do."""
     drawing: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
-    choose_backend()
     with warnings.catch_warnings(), _known_to_mujoco():
         # The paper's Gym tasks are the v4 ones, which Gymnasium keeps and calls out of date.
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date.*", category=DeprecationWarning)
@@ -191,6 +214,11 @@ def _finite_box(space: spaces.Space, name: str) -> tuple[np.ndarray, np.ndarray]
             f"{name} has {type(space).__name__} actions; DR.Q needs a Box (continuous actions); "
             "wrap the environment so that its action space is one"
         )
+    if not np.issubdtype(space.dtype, np.floating) or 0 in space.shape:
+        raise TaskError(
+            f"{name} has actions in {space}; DR.Q gives real numbers, at least one; wrap the environment so that its "
+            "action space is a Box of floats"
+        )
     low, high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise TaskError(
@@ -200,11 +228,18 @@ def _finite_box(space: spaces.Space, name: str) -> tuple[np.ndarray, np.ndarray]
     return low, high
 
 
-def _image_shape(space: spaces.Space) -> tuple[int, int, int] | None:
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
-        height, width, channels = space.shape
-        return channels, height, width
-    return None
+def _image_shape(space: spaces.Space, name: str) -> tuple[int, int, int] | None:
+    if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3):
+        return None
+    height, width, channels = space.shape
+    if min(height, width) < SMALLEST_IMAGE:
+        turned = min(space.shape[1:]) >= SMALLEST_IMAGE
+        fix = "channels come last: wrap it to move them" if turned else "wrap it to give larger ones, or plain numbers"
+        raise TaskError(
+            f"{name} has images of {space.shape} (height, width, channels); the convolutions need at least "
+            f"{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; {fix}"
+        )
+    return channels, height, width
 
 
 def _channels_first(image: Any) -> np.ndarray:

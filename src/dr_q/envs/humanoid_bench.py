@@ -126,7 +126,10 @@ class HumanoidBenchEnv:
             # mujoco draws nothing larger than the model's off-screen buffer.
             buffer = self._model.vis.global_
             buffer.offheight, buffer.offwidth = max(buffer.offheight, height), max(buffer.offwidth, width)
-            self._renderer = mujoco.Renderer(self._model, height, width)
+            try:
+                self._renderer = mujoco.Renderer(self._model, height, width)
+            except Exception as error:  # mujoco.FatalError, and whatever GL raises
+                raise TaskError(f"nothing can be drawn here ({error}); dr-q doctor says what is missing") from error
         return self._renderer
 
     def _close_renderer(self) -> None:

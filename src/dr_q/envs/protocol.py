@@ -27,7 +27,7 @@ class EnvError(_OneLineError, RuntimeError):
     """An environment that failed while it ran, in one line: which, how, and where in its code."""
 
 
-def failure(error: Exception) -> str:
+def failure(error: BaseException) -> str:
     """What went wrong, with the place in the code of whoever wrote the environment."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if _is_theirs(Path(f.filename))]

@@ -12,6 +12,8 @@ from dr_q.envs.seeding import stream_seed
 
 ENV_FAILED = 3
 """A process's exit code where the environment's own code failed."""
+LARGEST = float(np.finfo(np.float32).max)
+"""Of a reward's size: rewards are kept in float32."""
 LOOK_EVERY = 20e-6
 """Seconds between looks at shared memory, on both sides."""
 WAKE, MESSAGE, DONE = b"w", b"m", b"k"
@@ -197,7 +199,8 @@ class Seat:
         """One step of the evaluation episodes that still run."""
         arrays.eval_reward[:] = 0
         for i in np.flatnonzero(arrays.eval_running):
-            step = self._checked(self._eval[i].step(_usable(arrays.eval_action[i])), "an evaluation")
+            when = f"the evaluation episode of seed {int(arrays.eval_seed[i])}"
+            step = self._checked(self._eval[i].step(_usable(arrays.eval_action[i])), when)
             arrays.eval_obs[i] = step.obs
             arrays.eval_reward[i] = step.reward
             arrays.eval_running[i] = not (step.terminated or step.truncated)
@@ -205,10 +208,13 @@ class Seat:
     def _checked(self, step: Step, when: str) -> Step:
         """Numbers that are none would spread through the networks in silence."""
         seen = self.spec.pixels or np.isfinite(step.obs).all()
-        if seen and math.isfinite(step.reward):
+        if seen and abs(step.reward) <= LARGEST:  # false for nan
             return step
-        what = f"a reward of {step.reward}" if seen else f"an observation that is not finite at {_where_not(step.obs)}"
-        raise EnvError(f"the environment gave {what} in {when}")
+        what = f"an observation that is not finite in its components {_where_not(step.obs)}"
+        if seen:
+            limits = "" if not math.isfinite(step.reward) else f", more than float32 holds ({LARGEST:.0e}): scale it"
+            what = f"a reward of {step.reward}{limits}"
+        raise EnvError(f"the environment gave {what}, in {when}")
 
     def close(self) -> None:
         """Close all environments."""

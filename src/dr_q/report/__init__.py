@@ -3,7 +3,7 @@
 from dr_q.report.compare import Comparison, compare
 from dr_q.report.content import Report, build_report
 from dr_q.report.curves import plot_curves
-from dr_q.report.results import Result, RunRecord, best_seed, read_results, read_run, run_folders, write_results
+from dr_q.report.results import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.write import check_report_folder, write_report
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "Report",
     "Result",
     "RunRecord",
-    "best_seed",
     "build_report",
     "check_report_folder",
     "compare",

@@ -52,7 +52,7 @@ def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
         info = json.loads((folder / "run.json").read_text())
     except ValueError:
         info = {}
-    missing = [name for name in ("settings", *needed) if name not in info]
+    missing = [name for name in ("settings", *needed) if not isinstance(info, dict) or name not in info]
     if missing:
         raise ValueError(f"{folder / 'run.json'} is damaged: it has no {missing[0]}; leave it out, or train again")
     return info
@@ -65,10 +65,16 @@ def _check_is_run(folder: Path, *more: str) -> None:
 
 
 def _evaluation_rows(folder: Path) -> list[dict[str, str]]:
-    rows = _csv_rows(folder / "evals.csv")
+    """Whole ones: a last line without an end is being written, or was when the run was killed."""
+    path = folder / "evals.csv"
+    rows = _csv_rows(path)
+    if rows and not path.read_bytes().endswith(b"\n"):
+        rows.pop()
     for number, row in enumerate(rows, start=2):
         try:
             _ = int(row["seed"]), int(row["agent_steps"]), float(row["return_mean"])
+            if None in row or None in row.values():  # too many values, or too few: half-written
+                raise ValueError
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"{folder / 'evals.csv'} is damaged in line {number}; mend or remove that line") from None
     return rows
@@ -82,13 +88,6 @@ def run_timing(run: RunRecord) -> dict[str, float]:
     rows = list({row["agent_steps"]: row for row in rows}.values())
     parts = [name for name in rows[0] if name.startswith("ms_")] if rows else []
     return {part.removeprefix("ms_"): sum(float(row[part] or 0) for row in rows) / len(rows) for part in parts}
-
-
-def best_seed(run: RunRecord) -> int:
-    """The seed whose last evaluation was best."""
-    if not run.evaluations:
-        raise ValueError(f"{run.folder} has no evaluation yet")
-    return max(run.evaluations, key=lambda seed: run.evaluations[seed][-1][1])
 
 
 def preset_of(run: RunRecord) -> str:

@@ -36,7 +36,6 @@ NEGATIVES = 256
 """N of the information bound: DR.Q's batch."""
 BATCHES = 10
 """Batches of N that a bound is averaged over."""
-COLOURS = ("value", "reward", "age")
 PERPLEXITY = 30
 _AT_ONCE = 1_000
 """Transitions that go through the networks together."""

@@ -1,5 +1,6 @@
 """What Python users call: `train` and `load`."""
 
+import numbers
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,12 @@ from typing import Any
 import gymnasium
 
 from dr_q.agent import ConfigError, check_names
+from dr_q.envs import canonical
 from dr_q.report.results import read_run_json
-from dr_q.run.checkpoint import Checkpoints
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.loop import Options, Outcome
 from dr_q.run.loop import train as run_loop
-from dr_q.run.settings import Settings, check_new_folder, make_settings
+from dr_q.run.settings import Settings, make_settings
 
 
 def train(
@@ -38,7 +39,12 @@ def train(
     `settings` are any of eval_every, eval_episodes, checkpoint_every, keep, noise_dims, and any field of `dr_q.Config`.
     With `resume=FOLDER` everything comes from that run; `steps` may be more than it had.
     """
-    if stop_after is not None and stop_after <= 0:
+    for name, value in (("stop_after", stop_after), ("device_memory", device_memory)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+            raise ConfigError(f"{name} must be a number, got {value!r}")
+    if on_evaluation is not None and not callable(on_evaluation):
+        raise ConfigError(f"on_evaluation must be a function of a list of evaluations, got {on_evaluation!r}")
+    if stop_after is not None and not stop_after > 0:
         raise ConfigError(f"stop_after must be more than 0 minutes, got {stop_after:g}")
     options = Options(
         stop_after=stop_after,
@@ -49,14 +55,17 @@ def train(
         quiet=quiet,
         on_evaluation=on_evaluation,
     )
+    run_fields = {"eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims"}
+    check_names(settings, run_fields | {"seed", "seeds", "steps", "preset", "out"})
     if resume is not None:
+        asked = {"preset": (preset, "dr.q"), "seeds": (seeds, 1), "first_seed": (seed, 0)}
+        given = {name: value for name, (value, default) in asked.items() if value != default}
+        refuse_changes(Path(resume), task, {**given, **settings}, out)
         return run_loop(resume_settings(Path(resume), task, steps), Path(resume), options, resume=True)
     if task is None:
         raise ConfigError(
             "no task given; name one (dr-q tasks lists them) or pass a callable that makes an environment"
         )
-    run_fields = {"eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims"}
-    check_names(settings, run_fields)
     chosen = make_settings(
         task,
         preset_name=preset,
@@ -66,9 +75,7 @@ def train(
         steps=steps,
         **{name: value for name, value in settings.items() if name in run_fields},
     )
-    folder = Path(out) if out is not None else default_folder(chosen)
-    check_new_folder(folder)
-    return run_loop(chosen, folder, options)
+    return run_loop(chosen, Path(out) if out is not None else default_folder(chosen), options)
 
 
 def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None, steps: int | None) -> Settings:
@@ -77,13 +84,6 @@ def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None
         info = read_run_json(folder, "status", "agent_steps", "seeds", "versions")
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    # One that was killed or failed before its first checkpoint may begin again; any other would lose its results.
-    failed_early = info["agent_steps"] <= info["settings"]["checkpoint_every"] and info["status"] == "failed"
-    if info["agent_steps"] > 0 and not failed_early and not Checkpoints(folder, info["seeds"], 1).steps():
-        raise ConfigError(
-            f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
-            "go on; start a new run with another --out"
-        )
     record = info["settings"]
     chosen = Settings.from_json(record, task if callable(task) else None)
     if steps is not None and steps < chosen.steps:
@@ -91,12 +91,43 @@ def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None
     return Settings(**{**vars(chosen), "steps": steps or chosen.steps})
 
 
+def refuse_changes(
+    folder: Path,
+    task: str | Callable[[], gymnasium.Env] | None,
+    asked: dict[str, Any],
+    out: str | Path | None = None,
+) -> None:
+    """A run goes on as it was: refuse what it does not have."""
+    try:
+        was = read_run_json(folder)["settings"]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if callable(task) and not was["task"].startswith("callable:"):
+        raise ConfigError(f"the run in {folder} is of {was['task']}, which needs no callable: leave it out")
+    had = {**was["config"], **{name: value for name, value in was.items() if name != "config"}}
+    named = {"task": canonical(task)} if isinstance(task, str) else {}
+    for name, value in {**named, **asked}.items():
+        before = had.get(name)
+        before = tuple(before) if isinstance(before, list) else before
+        if value is not None and value != before:
+            raise ConfigError(
+                f"{name.replace('_', '-')} {value} does not fit the run in {folder}, which has {before}; "
+                "a run goes on as it was: leave it out, or start a new run"
+            )
+    if out is not None and Path(out) != folder:
+        raise ConfigError(f"--out {out} and --resume {folder} name two folders; leave --out out")
+
+
 def default_folder(settings: Settings) -> Path:
-    """runs/TASK-PRESET-seedsFIRST-LAST, numbered if taken."""
+    """runs/TASK-PRESET-seedsFIRST-LAST, numbered if taken; made at once, so that two processes do not take the same."""
     name = settings.task_name.replace("/", "-").replace(":", "-").replace("<", "").replace(">", "")
     last = settings.first_seed + settings.seeds - 1
     base = Path("runs") / f"{name}-{settings.preset}-seeds{settings.first_seed}-{last}"
     folder, number = base, 2
-    while folder.exists():
-        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+        else:
+            return folder

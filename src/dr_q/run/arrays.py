@@ -1,6 +1,7 @@
 """Pytrees as safetensors: one array per path, nothing else."""
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -45,7 +46,10 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str] | 
     part = path.with_name(path.name + ".part")
     part.touch()
     mode = stat.S_IMODE(part.stat().st_mode)  # as for other files; safetensors lets nobody else read its own
-    save_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, part, metadata)
+    try:
+        save_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, part, metadata)
+    except SafetensorError as error:
+        raise OSError(errno.EIO, f"could not be written ({error}); is there space left?", str(path)) from None
     with contextlib.suppress(OSError):  # not every file system has modes
         part.chmod(mode)
     with part.open("rb") as file:

@@ -11,10 +11,8 @@ Only filled slots are saved. A chunk's name says which content it has (its newes
 come), so a chunk that did not change since an earlier checkpoint is neither fetched from the device nor written again.
 """
 
-import contextlib
 import dataclasses
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +28,7 @@ from dr_q.envs import Transitions
 from dr_q.replay.sums import BRANCHING
 from dr_q.run import arrays
 from dr_q.run import seeds as axis
+from dr_q.run.files import sync_folder, write_whole
 
 CHUNK_BYTES = 32 * 2**20
 _BY_SLOT = ("obs", "action", "reward", "not_done", "frames_before", "stamp")
@@ -51,6 +50,8 @@ class Saved(NamedTuple):
     """Each seed's open episode: its number and its actions so far."""
     frames: np.ndarray | None = None
     """The replays' frames, [S, capacity, ...], where they are in host memory."""
+    encoder_seen: drq.EncoderMetrics | None = None
+    """What the last encoder updates saw, for the log."""
 
 
 class Checkpoints:
@@ -80,22 +81,23 @@ class Checkpoints:
         episodes = {f"actions{i}": actions for i, (_, actions) in enumerate(saved.episodes)}
         step = {**arrays.named(saved.turn._asdict()), "packet": saved.arrived.packet}
         arrays.write(part / "episodes.safetensors", {**step, **episodes})
+        seen = saved.encoder_seen
         record = {
             "agent_steps": saved.agent_steps,
             "seeds": self._seeds,
             "capacity": replays.spec.capacity,
             "episodes": [number for number, _ in saved.episodes],
             "chunks": chunks,
+            "encoder_seen": None if seen is None else {name: x.tolist() for name, x in arrays.named(seen).items()},
         }
-        with (part / "checkpoint.json").open("w") as file:
-            file.write(json.dumps(record, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        _sync(part)
+        for seed in self._seeds:
+            sync_folder(self._chunk_folder(seed))
+        sync_folder(self.folder / "replay")
+        write_whole(part / "checkpoint.json", json.dumps(record, indent=1) + "\n")
         if final.exists():  # the same step again, after a resume
             shutil.rmtree(final)
         part.replace(final)
-        _sync(self.folder)
+        sync_folder(self.folder)
         for old in self.steps()[: -self._keep]:
             shutil.rmtree(self.folder / str(old))
         self.tidy()
@@ -117,7 +119,7 @@ class Checkpoints:
         turn = axis.Turn(jnp.asarray(stored["frame"]), jnp.asarray(stored["action"]))
         arrived = Transitions(stored["packet"], axis.packet_layout(task.shape))
         states = axis.SeedStates(agents, replays)
-        return Saved(record["agent_steps"], states, turn, arrived, episodes, frames)
+        return Saved(record["agent_steps"], states, turn, arrived, episodes, frames, _seen(record.get("encoder_seen")))
 
     def load_agents(self, agent_steps: int, task: axis.Task) -> drq.Agent:
         """All seeds' agents of a checkpoint, without what else it holds."""
@@ -213,6 +215,15 @@ class Checkpoints:
         return arrays.fill(jax.eval_shape(lambda: axis.init_replays(task, roots)), filled, what), filled["obs"]
 
 
+def _seen(record: dict[str, list[float]] | None) -> drq.EncoderMetrics | None:
+    """What the log says of encoder updates, [S] each; checkpoints of older versions have none."""
+    if record is None:
+        return None
+    values = {name.rpartition(".")[2]: np.asarray(x, np.float32) for name, x in record.items()}
+    loss = values.pop("loss")
+    return drq.EncoderMetrics(jnp.asarray(loss), drq.EncoderTerms(**{k: jnp.asarray(x) for k, x in values.items()}))
+
+
 def chunk_slots(spec: rp.ReplaySpec) -> int:
     """Slots in a chunk: whole rows, of about 32 MiB."""
     item = 1 if spec.pixels else 4
@@ -251,12 +262,3 @@ def _small_arrays(replays: rp.Replay) -> dict[str, np.ndarray]:
         if field.name not in (*_BY_SLOT, *_SMALL, "spec"):
             rest[field.name] = getattr(replays, field.name)
     return arrays.named(rest)
-
-
-def _sync(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every file system lets a folder be synchronised
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

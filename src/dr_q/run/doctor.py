@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import dr_q
-from dr_q.envs import TaskError
 from dr_q.run.source import source_digest
 
 
@@ -80,7 +79,12 @@ def _package(name: str) -> Finding:
 def _devices() -> Finding:
     import jax
 
-    devices = jax.devices()
+    try:
+        devices = jax.devices()
+    except Exception as error:  # jax has many ways to fail here
+        return Finding(
+            "devices", False, _first_line(error), "unset JAX_PLATFORMS, or pip install 'dr-q[cuda]' for a GPU"
+        )
     return Finding("devices", True, f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
 
 
@@ -91,9 +95,13 @@ def _simulator(task: str, fix: str) -> Finding:
         env = make_env(task)
         env.reset(0)
         env.close()
-    except (TaskError, ImportError, OSError) as error:
-        return Finding(task, False, str(error).splitlines()[0], fix)
+    except Exception as error:  # to find out what does not work is what this is for
+        return Finding(task, False, _first_line(error), fix)
     return Finding(task, True, "loads and resets")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'it does not say why')}"
 
 
 # What GL says of itself tells a GPU from software.
@@ -119,9 +127,11 @@ def _rendering() -> Iterator[Finding]:
         environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
         if backend == "glfw":
             environment.pop("PYOPENGL_PLATFORM")
-        result = subprocess.run(
-            [sys.executable, "-c", _DRAW], env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
+        command = [sys.executable, "-c", _DRAW]
+        try:
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired:
+            continue
         contrast, _, renderer = (result.stdout.splitlines() or [""])[-1].partition(" ")
         if result.returncode == 0 and float(contrast) > 0:
             works.append(backend)

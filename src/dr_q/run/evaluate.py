@@ -4,6 +4,7 @@ A policy is evaluated as a copy, so training may go on meanwhile; what comes out
 """
 
 import concurrent.futures
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -49,14 +50,22 @@ def check_length(spec: EnvSpec, steps: int) -> None:
 
 
 def evaluate(
-    pool: Pool, agents: Seeds, policies: PolicyNetworks, seeds: list[int], agent_steps: int, episodes: int
+    pool: Pool,
+    agents: Seeds,
+    policies: PolicyNetworks,
+    seeds: list[int],
+    agent_steps: int,
+    episodes: int,
+    given_up: Callable[[], bool] = lambda: False,
 ) -> Evaluated:
-    """Run all episodes of all seeds side by side."""
+    """Run all episodes of all seeds side by side; CancelledError once it is given up."""
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
     obs = pool.evaluate_begin(episode_seeds)
     running = np.ones(episode_seeds.shape, bool)
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
     while running.any():
+        if given_up():
+            raise concurrent.futures.CancelledError
         lengths += running
         check_length(pool.spec, int(lengths.max()))
         obs, reward, running = pool.evaluate_step(agents.greedy(policies, obs))
@@ -88,6 +97,7 @@ class Evaluator:
         self._own: Pool | None = None
         self._thread = concurrent.futures.ThreadPoolExecutor(1) if open_pool is not None else None
         self._pending: concurrent.futures.Future[Evaluated] | None = None
+        self._closing = threading.Event()
 
     def start(self, agent_steps: int) -> None:
         """Evaluate the policies as they are now. What was started before must have been taken."""
@@ -107,7 +117,8 @@ class Evaluator:
         return result
 
     def close(self) -> None:
-        """End the simulators that are its own."""
+        """End the simulators that are its own, and what they are at: nobody will take it."""
+        self._closing.set()
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         if self._own is not None:
@@ -116,4 +127,5 @@ class Evaluator:
     def _evaluate(self, policies: PolicyNetworks, agent_steps: int) -> Evaluated:
         if self._open_pool is not None and self._own is None:
             self._own = self._open_pool()
-        return evaluate(self._own or self._pool, self._agents, policies, self._seeds, agent_steps, self._episodes)
+        pool, given_up = self._own or self._pool, self._closing.is_set
+        return evaluate(pool, self._agents, policies, self._seeds, agent_steps, self._episodes, given_up)

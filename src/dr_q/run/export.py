@@ -1,5 +1,6 @@
 """A policy to give away: encoder f and actor of one seed, in few bytes, with a card that says what it is."""
 
+import shutil
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -48,10 +49,16 @@ def export_policy(
     kept = {name: value for name, value in record.items() if name not in ("seeds", "best_seed", "training")}
     kept |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version
-    write_policies(out, {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
-    returns = evaluate_policy(out, seed, episodes)[1] if episodes else None
-    size = (out / file.name).stat().st_size
-    (out / "README.md").write_text(_card(kept, seed, of_seeds, precision, size, returns))
+    part = out.resolve().with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        write_policies(part, {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
+        returns = evaluate_policy(part, seed, episodes)[1] if episodes else None
+        size = (part / file.name).stat().st_size
+        (part / "README.md").write_text(_card(kept, seed, of_seeds, precision, size, returns))
+        part.replace(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     return Exported(out, seed, size, returns)
 
 

@@ -8,6 +8,7 @@ import json
 import platform
 import sys
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import dr_q
 from dr_q.envs import humanoid_bench
 from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import Evaluation
+from dr_q.run.files import write_whole
 from dr_q.run.plan import Plan
 from dr_q.run.settings import Settings, changed_settings
 from dr_q.run.source import source_digest
@@ -85,9 +87,7 @@ class RunFiles:
             **more,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / "run.json.part"
-        part.write_text(json.dumps(record, indent=1) + "\n")
-        part.replace(self.folder / "run.json")
+        write_whole(self.folder / "run.json", json.dumps(record, indent=1) + "\n")
 
     def append_evaluations(self, evaluations: Iterable[Evaluation]) -> None:
         """Rows of evals.csv."""
@@ -110,9 +110,7 @@ class RunFiles:
             column = header.split(",").index("agent_steps")
             width = header.count(",")
             kept = [row for row in rows if row.count(",") == width and int(row.split(",")[column]) <= agent_steps]
-            part = path.with_name(name + ".part")
-            part.write_text("\n".join([header, *kept]) + "\n")
-            part.replace(path)
+            write_whole(path, "\n".join([header, *kept]) + "\n")
 
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
         path = self.folder / name
@@ -149,7 +147,6 @@ class Boards:
         """What a run that is resumed logged from step `purge_from` on, before, is not shown any more."""
         from tensorboardX import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_from)
         self._wandb: Any = None
         if wandb:
             try:
@@ -158,7 +155,13 @@ class Boards:
                 raise dr_q.ConfigError(
                     "--wandb needs wandb, which is not installed: pip install 'dr-q[wandb]'"
                 ) from error
-            self._wandb = library.init(project="dr-q", dir=str(folder), name=folder.name, config=settings.to_json())
+            known = folder / "wandb_id"  # a resumed run goes on there too
+            if not known.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_whole(known, uuid.uuid4().hex)
+            named = {"project": "dr-q", "name": folder.name, "id": known.read_text(), "resume": "allow"}
+            self._wandb = library.init(**named, dir=str(folder), config=settings.to_json())
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_from)
 
     def scalars(self, values: dict[str, float], agent_steps: int) -> None:
         """Values at a step."""

@@ -5,6 +5,7 @@ counts agent steps (D9).
 """
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable
@@ -14,15 +15,19 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from dr_q import agent as drq
+from dr_q.agent import ConfigError
 from dr_q.envs import EnvError, EnvSpec, Pool, Source, Transitions, WorkerError, cores, open_pool
+from dr_q.report.results import read_run_json
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
 from dr_q.run.errors import TrainingError
 from dr_q.run.evaluate import Evaluated, Evaluation, Evaluator
+from dr_q.run.lock import alone_in
 from dr_q.run.log import Boards, Display, RunFiles
 from dr_q.run.plan import GIB, Plan, make_plan, memory_of
 from dr_q.run.policy import save_policies
-from dr_q.run.settings import Settings
+from dr_q.run.settings import Settings, check_new_folder
 from dr_q.run.signals import Signals
 from dr_q.run.step import PARTS, Clock, Stepper
 
@@ -70,13 +75,45 @@ def keep_compiled_programs() -> None:
     They compile for half a minute. It also makes a resumed run use the very same programs: a GPU's compiler times
     kernels to choose among them, and another choice rounds differently.
     """
-    if jax.default_backend() != "cpu" and jax.config.jax_compilation_cache_dir is None:  # pyright: ignore
+    try:
+        backend = jax.default_backend()
+    except Exception as error:  # jax has many ways to fail here
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ConfigError(f"no device to compute on: {why}; unset JAX_PLATFORMS, or see dr-q doctor") from None
+    if backend != "cpu" and jax.config.jax_compilation_cache_dir is None:  # pyright: ignore
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "dr-q" / "jax"))
 
 
 def train(settings: Settings, folder: Path, options: Options, *, resume: bool = False) -> Outcome:
-    """Run the settings in a folder, from its last checkpoint if it is resumed."""
+    """Run the settings in a folder that is new or, if it is resumed, from its last checkpoint."""
+    if not resume:
+        check_new_folder(folder)
+    with alone_in(folder):
+        if resume:
+            _check_nothing_is_lost(folder)
+        else:
+            check_new_folder(folder)  # another process may have had it meanwhile
+        return _train(settings, folder, options, resume=resume)
+
+
+def _check_nothing_is_lost(folder: Path) -> None:
+    """Refuse to begin again where that would erase results.
+
+    A run that was killed or failed before its first checkpoint may; one whose checkpoints are gone may not.
+    """
+    if not (folder / "run.json").exists():
+        return
+    info = read_run_json(folder, "status", "agent_steps", "seeds")
+    failed_early = info["agent_steps"] <= info["settings"]["checkpoint_every"] and info["status"] == "failed"
+    if info["agent_steps"] > 0 and not failed_early and not Checkpoints(folder, info["seeds"], 1).steps():
+        raise ConfigError(
+            f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
+            "go on; start a new run with another --out"
+        )
+
+
+def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> Outcome:
     keep_compiled_programs()
     in_process = options.in_process if options.in_process is not None else settings.seeds == 1
     source = Source(settings.task, settings.noise_dims)
@@ -139,6 +176,7 @@ class _Run:
             )
         self.evaluations: list[Evaluation] = []
         self.clock = Clock()
+        self.encoder_seen: drq.EncoderMetrics | None = None
         self.agents = axis.Seeds(plan.task, self.seeds)
         self.step = 0
         self.evaluated_at = -1
@@ -150,6 +188,8 @@ class _Run:
             self.agents.begin(pool.begin())
         self.display.say_on_device(f"compiled in {self.agents.compile():.0f} s")
         self.stepper = Stepper(self.agents, pool, self.clock, arrived, self._check_starts)
+        self.stepper.encoder_seen = self.encoder_seen
+        self.logged_at = self.step
         self.evaluator = Evaluator(self.agents, self.seeds, settings.eval_episodes, for_evaluation, pool)
         # A run without a checkpoint begins again, with the evaluation at step 0.
         purge_from = (self.step + 1 if self.step else 0) if resume else None
@@ -163,6 +203,7 @@ class _Run:
     def go(self, signals: Signals) -> Outcome:
         """Step until the end, a signal, or the time given."""
         settings, start = self.settings, time.monotonic()
+        self.clock.take()  # restoring and compiling are no step's
         limit = None if self.options.stop_after is None else 60 * self.options.stop_after
         self.files.write_status("running", self.step)
         self.display.start()
@@ -257,7 +298,8 @@ class _Run:
         save_policies(self.folder, self.pool.spec, record, done.policies, self.seeds)
 
     def _log(self) -> None:
-        per_step = {f"ms_{part}": 1000 * s / LOG_EVERY for part, s in self.clock.take().items()}
+        count, self.logged_at = self.step - self.logged_at, self.step
+        per_step = {f"ms_{part}": 1000 * s / count for part, s in self.clock.take().items()}
         summary, encoder_seen = self.stepper.summary, self.stepper.encoder_seen
         if summary is None or encoder_seen is None:
             return
@@ -307,7 +349,8 @@ class _Run:
         assert arrived is not None
         frames = None if agents.frames is None else agents.frames.rings
         states = jax.block_until_ready(agents.states)
-        self.checkpoints.save(Saved(self.step, states, agents.turn, arrived, self.pool.open_episodes(), frames))
+        episodes, seen = self.pool.open_episodes(), self.stepper.encoder_seen
+        self.checkpoints.save(Saved(self.step, states, agents.turn, arrived, episodes, frames, seen))
         self.files.write_status("running", self.step)
         self.clock.lap("checkpoint")
 
@@ -337,6 +380,7 @@ class _Run:
         if self.agents.frames is not None and saved.frames is not None:
             self.agents.frames.rings = saved.frames
         self.agents.restore(saved.states, saved.turn)
+        self.encoder_seen = saved.encoder_seen
         self.display.say(f"resumed at step {self.step:,}")
         return arrived
 
@@ -366,5 +410,7 @@ def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = No
     devices = axis.Placement(settings.seeds).devices
     memory = memory_of(devices[0])
     if device_memory is not None:
+        if not 0 < device_memory < math.inf:
+            raise ConfigError(f"device-memory must be more than 0 GiB, got {device_memory:g}")
         memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB), shared=False)
     return make_plan(settings, spec, memory, len(devices))

@@ -14,6 +14,7 @@ from dr_q.agent import ConfigError, TaskShape
 from dr_q.envs import ActionScale, EnvSpec
 from dr_q.networks import Actor, PixelStateEncoder, VectorStateEncoder
 from dr_q.run import arrays
+from dr_q.run.files import write_whole
 from dr_q.run.settings import config_from_json
 
 
@@ -50,7 +51,9 @@ class Policy:
         self.history: int = record["history"]
         """Frames stacked in one observation."""
         self._parts = {key: tuple(shape) for key, shape in record.get("obs_parts", ())}
-        self._action_shape = tuple(record.get("action_shape") or (len(record["action_low"]),))
+        self._knows_parts = "obs_parts" in record  # older versions did not write them
+        own = record.get("action_shape")
+        self._action_shape = (len(record["action_low"]),) if own is None else tuple(own)
         self.noise_dims: int = record.get("noise_dims", 0)
         """Dimensions of noise its observations end in."""
         self.agent_steps: int = record["agent_steps"]
@@ -64,33 +67,43 @@ class Policy:
         Of images it takes the last `history`, joined along their channels, channels first.
         """
         actions = self._scale.to_env(self.act_unit(obs))
-        return actions.reshape(*actions.shape[:-1], *self._action_shape)
+        return actions.reshape((*actions.shape[:-1], *self._action_shape))
 
     def act_unit(self, obs: Any) -> np.ndarray:
         """The same as vectors in [-1, 1]."""
         obs = self._joined(obs)
-        if obs.shape == self.obs_shape:
-            return self.act_unit(obs[None])[0]
-        if obs.shape[1:] != self.obs_shape:
-            images = f"; of images the last {self.history}, channels first" if self.history > 1 else ""
-            raise ValueError(f"observation of shape {obs.shape}; expected {self.obs_shape}, or a batch{images}")
-        dtype = np.uint8 if len(self.obs_shape) == 3 else np.float32
-        return np.asarray(_act(self._networks, obs.astype(dtype)))
+        single = obs.shape == self.obs_shape
+        if not single and obs.shape[1:] != self.obs_shape:
+            raise ValueError(f"observation of shape {obs.shape}; expected {self.obs_shape}, or a batch{self._hint()}")
+        images = len(self.obs_shape) == 3
+        if images and obs.dtype != np.uint8:
+            raise ValueError(f"images of {obs.dtype}; expected uint8, from 0 to 255")
+        actions = np.asarray(
+            _act(self._networks, np.asarray(obs[None] if single else obs, None if images else np.float32))
+        )
+        return actions[0] if single else actions
+
+    def _hint(self) -> str:
+        if self.history > 1:
+            return f"; of images the last {self.history}, channels first"
+        if not self._knows_parts:
+            return "; of a Dict or a matrix give gymnasium.spaces.flatten(env.observation_space, obs)"
+        return ""
 
     def _joined(self, obs: Any) -> np.ndarray:
         """Vectors, or images, of what may be a Dict or no vector."""
         if not isinstance(obs, Mapping):
             whole = np.asarray(obs)
             batch = _batch_shape(whole, self._parts[""]) if "" in self._parts else None
-            return whole if batch is None else whole.reshape(*batch, -1)
+            return whole if batch is None else whole.reshape((*batch, -1))
         found = {key: np.asarray(obs[key], np.float32) for key in self._parts if key in obs}
         batches = {_batch_shape(x, self._parts[key]) for key, x in found.items()}
         if len(found) < len(self._parts) or len(batches) != 1 or None in batches:
             got = {key: np.shape(x) for key, x in obs.items()}
             expected = self._parts if "" not in self._parts and self._parts else f"an array of shape {self.obs_shape}"
-            raise ValueError(f"observation of {got}; expected {expected}, or a batch")
+            raise ValueError(f"observation of {got}; expected {expected}, or a batch{self._hint()}")
         batch = batches.pop() or ()
-        return np.concatenate([x.reshape(*batch, -1) for x in found.values()], -1)
+        return np.concatenate([x.reshape((*batch, -1)) for x in found.values()], -1)
 
 
 def _batch_shape(x: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -122,9 +135,7 @@ def write_policies(folder: Path, record: dict[str, Any], by_seed: dict[int, dict
     folder.mkdir(parents=True, exist_ok=True)
     for seed, weights in by_seed.items():
         arrays.write(folder / _FILE.format(seed=seed), weights)
-    part = folder / f"{_RECORD}.part"
-    part.write_text(json.dumps(record, indent=1) + "\n")
-    part.replace(folder / _RECORD)
+    write_whole(folder / _RECORD, json.dumps(record, indent=1) + "\n")
 
 
 def policy_record(path: str | Path) -> dict[str, Any]:
@@ -134,7 +145,7 @@ def policy_record(path: str | Path) -> dict[str, Any]:
         record = json.loads(file.read_text())
     except ValueError:
         record = {}
-    missing = [name for name in _NEEDED if name not in record]
+    missing = [name for name in _NEEDED if not isinstance(record, dict) or name not in record]
     if missing:
         raise arrays.DamagedError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
     return record
@@ -142,7 +153,7 @@ def policy_record(path: str | Path) -> dict[str, Any]:
 
 def policy_file(path: str | Path, record: dict[str, Any], seed: int | None) -> tuple[Path, int]:
     """The weights of a seed, by default of the one whose last evaluation was best, and which it is."""
-    seed = int(record["best_seed"]) if seed is None else seed
+    seed = int(record["best_seed"] if seed is None else seed)
     if seed not in record["seeds"]:
         raise ConfigError(f"no seed {seed} in {path}; it has {', '.join(map(str, record['seeds']))}")
     file = _policy_folder(path) / _FILE.format(seed=seed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from dr_q.agent import PRESETS, Config, ConfigError, preset
+from dr_q.agent import PRESETS, Config, ConfigError, check_names, preset
 from dr_q.envs import DEFAULT_AGENT_STEPS, canonical
 from dr_q.paper import paper_tasks
 
@@ -40,13 +40,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
-        for name in ("seeds", "steps", "eval_every", "eval_episodes", "checkpoint_every", "keep"):
-            value = getattr(self, name)
+        counts = ("seeds", "steps", "eval_every", "eval_episodes", "checkpoint_every", "keep")
+        for name in (*counts, "first_seed", "noise_dims"):
+            value, called = getattr(self, name), "seed" if name == "first_seed" else name.replace("_", "-")
             if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-                raise ConfigError(f"{name.replace('_', '-')} must be a whole number, got {value!r}")
+                raise ConfigError(f"{called} must be a whole number, got {value!r}")
             object.__setattr__(self, name, int(value))  # numpy's cannot be written as JSON
-            if value < 1:
-                raise ConfigError(f"{name.replace('_', '-')} must be at least 1, got {value}")
+            if name in counts and value < 1:
+                raise ConfigError(f"{called} must be at least 1, got {value}")
         if not 0 <= self.first_seed < 2**32 - self.seeds:
             raise ConfigError(f"seed must be between 0 and {2**32 - self.seeds - 1}, got {self.first_seed}")
         if self.noise_dims < 0:
@@ -103,6 +104,10 @@ def changes_of(info: dict[str, Any]) -> dict[str, Any]:
 def config_from_json(record: dict[str, Any]) -> Config:
     """The config in a run's settings, or in what stands beside a policy."""
     config = record["config"]
+    try:
+        check_names(config)
+    except ConfigError as error:
+        raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
     return Config(**{**config, "reward_range": tuple(config["reward_range"])})
 
 

@@ -74,7 +74,10 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
 
 def collect(jobs: list[Job], out: Path) -> Path:
     """Every evaluation of the finished runs in one tidy file, which is there whole or not at all."""
-    results = read_results([job.folder for job in jobs if progress_of(job).finished])
+    try:
+        results = read_results([job.folder for job in jobs if progress_of(job).finished])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     part = out / f"{RESULTS_FILE}.part"
     write_results(results, part)
     return part.replace(out / RESULTS_FILE)

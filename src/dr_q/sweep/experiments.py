@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dr_q.agent import ConfigError
+from dr_q.envs import NOISE_DIMS
 from dr_q.paper import paper_tasks
 from dr_q.report import Result, build_report, read_results
 from dr_q.report.claims import (
@@ -29,7 +30,6 @@ from dr_q.sweep.spec import SweepOptions, SweepSpec
 
 SEEDS = 10
 """The paper's."""
-NOISE_DIMS = 50
 _NOISY = f"+noise{NOISE_DIMS}"
 _ANALYSED_AT = 200_000
 """Agent steps at which the paper looks into runs (App. E.3, E.4)."""

@@ -79,4 +79,5 @@ def _last_rows(path: Path) -> list[dict[str, str]]:
     columns = header.decode().strip().split(",")
     split = [values for values in csv.reader(line.decode() for line in lines) if len(values) == len(columns)]
     rows = [dict(zip(columns, values, strict=True)) for values in split]
+    rows = [row for row in rows if row.get("agent_steps", "").isdecimal()]  # a damaged line is no reason to stop
     return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
