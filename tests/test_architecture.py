@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "report": {"paper"},
     "run": {"equations", "networks", "replay", "agent", "paper", "envs", "report"},
     "sweep": {"equations", "networks", "replay", "agent", "paper", "envs", "report", "run"},
-    "cli": {"agent", "paper", "envs", "report", "run", "sweep"},
+    "usage": {"agent"},
+    "cli": {"agent", "paper", "envs", "report", "run", "sweep", "usage"},
 }
 FORBIDDEN_LIBRARIES = {"envs": {"jax", "equinox", "optax"}, "report": {"jax", "equinox", "optax"}}
 

@@ -153,7 +153,10 @@ def test_mrq_is_mrq():
     [
         ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
         ({"discount": 1.5}, "discount must be between 0 and 1, got 1.5"),
-        ({"reward_range": (1.0, -1.0)}, "reward_range must be two numbers, the lower first, got (1.0, -1.0)"),
+        (
+            {"reward_range": (1.0, -1.0)},
+            "reward_range must be two numbers, the lower first, within +-80, got (1.0, -1.0)",
+        ),
         ({"fade_decay": 1.0}, "fade_decay must be at least 0 and under 1, got 1.0"),
         ({"infonce_wieght": 0.0}, "unknown setting 'infonce_wieght'; did you mean 'infonce_weight'?"),
     ],

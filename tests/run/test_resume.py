@@ -121,9 +121,9 @@ def test_one_process_to_a_folder(tmp_path):
             dr_q.train(toys.Walk, resume=run)
         assert (run / "run.json").read_text() == json.dumps(BEGUN)
     (run / "run.json").unlink()
-    with pytest.raises(dr_q.TaskError), alone_in(tmp_path / "new"):
+    with pytest.raises(dr_q.TaskError), alone_in(tmp_path / "runs" / "new"):
         raise dr_q.TaskError("refused")
-    assert not (tmp_path / "new").exists(), "it would be in the way of the next try"
+    assert not (tmp_path / "runs").exists(), "it would be in the way of the next try"
     dr_q.train(toys.Walk, steps=40, out=tmp_path / "new", **{**tiny.RUN, **tiny.SIZES})
 
 

@@ -185,6 +185,13 @@ def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypat
     assert main(["export", str(run), "--out", str(out), "--episodes", "0"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
     assert (out / "README.md").exists()
+    file = run / "policy" / "seed0.safetensors"
+    weights = arrays.read(file)
+    name = next(iter(weights))
+    for value, said in ((1e6, "is not finite in float16; use --precision float32"), (np.nan, "seed 0 has diverged")):
+        arrays.write(file, {**weights, name: np.full_like(weights[name], value)})
+        assert main(["export", str(run), "--out", str(tmp_path / "other"), "--episodes", "0"]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_a_full_disk_gives_one_line(tmp_path, monkeypatch, capsys):

@@ -38,16 +38,19 @@ class Result(NamedTuple):
 def read_run(folder: str | Path) -> RunRecord:
     """A run's folder; ValueError in one line where it is none."""
     folder = Path(folder)
-    _check_is_run(folder, "evals.csv")
+    info = read_run_json(folder)
+    if not (folder / "evals.csv").exists():
+        raise ValueError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
     evaluations: dict[int, list[tuple[int, float]]] = {}
     for row in _evaluation_rows(folder):
         evaluations.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row["return_mean"])))
-    return RunRecord(folder, read_run_json(folder), evaluations)
+    return RunRecord(folder, info, evaluations)
 
 
 def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
     """What run.json says; ValueError in one line where it is not whole."""
-    _check_is_run(folder)
+    if not (folder / "run.json").exists():
+        raise ValueError(f"{folder} is not a run: it has no run.json; give the --out folder of dr-q train")
     try:
         info = json.loads((folder / "run.json").read_text())
     except ValueError:
@@ -56,12 +59,6 @@ def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{folder / 'run.json'} is damaged: it has no {missing[0]}; leave it out, or train again")
     return info
-
-
-def _check_is_run(folder: Path, *more: str) -> None:
-    for name in ("run.json", *more):
-        if not (folder / name).exists():
-            raise ValueError(f"{folder} is not a run: it has no {name}; give the --out folder of dr-q train")
 
 
 def _evaluation_rows(folder: Path) -> list[dict[str, str]]:

@@ -119,15 +119,11 @@ def refuse_changes(
 
 
 def default_folder(settings: Settings) -> Path:
-    """runs/TASK-PRESET-seedsFIRST-LAST, numbered if taken; made at once, so that two processes do not take the same."""
+    """runs/TASK-PRESET-seedsFIRST-LAST, numbered if taken."""
     name = settings.task_name.replace("/", "-").replace(":", "-").replace("<", "").replace(">", "")
     last = settings.first_seed + settings.seeds - 1
     base = Path("runs") / f"{name}-{settings.preset}-seeds{settings.first_seed}-{last}"
     folder, number = base, 2
-    while True:
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            folder, number = base.with_name(f"{base.name}-{number}"), number + 1
-        else:
-            return folder
+    while folder.exists():
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder

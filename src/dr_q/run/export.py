@@ -41,10 +41,14 @@ def export_policy(
             f"{record['task']} can only be made by your own code, so it cannot be evaluated here; add --episodes 0"
         )
     file, seed = policy_file(path, record, seed)
-    weights = {name: x.astype(precision) for name, x in arrays.read(file).items()}
-    lost = [name for name, x in weights.items() if not np.isfinite(x).all()]
-    if lost:
-        raise ConfigError(f"{lost[0]} of {file} is not finite in {precision}; use --precision float32")
+    whole = arrays.read(file)
+    with np.errstate(over="ignore"):  # it is said below, in words
+        weights = {name: x.astype(precision) for name, x in whole.items()}
+    for name, x in weights.items():
+        if not np.isfinite(whole[name]).all():
+            raise ConfigError(f"seed {seed} has diverged: {name} of {file} is not finite; choose another --seed")
+        if not np.isfinite(x).all():
+            raise ConfigError(f"{name} of {file} is not finite in {precision}; use --precision float32")
     training = _training(path, seed, record["agent_steps"]) or record.get("training")
     kept = {name: value for name, value in record.items() if name not in ("seeds", "best_seed", "training")}
     kept |= {"training": training} if training else {}

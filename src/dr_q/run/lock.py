@@ -8,16 +8,18 @@ from pathlib import Path
 
 from dr_q.agent import ConfigError
 
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL)
-"""What file systems say that cannot lock a folder."""
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EINVAL)
+"""What file systems say that cannot lock a file, or not a folder."""
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Make the folder if need be, and refuse it to every other process meanwhile; gone again if nothing came into it.
+    """Make the folder if need be, and refuse it to every other process meanwhile.
 
-    The lock is the system's, on the folder itself: it ends with the process, however that ends, and leaves no file.
+    What was made is gone again if nothing came into it. The lock is the system's, on the folder itself: it ends with
+    the process, however that ends, and leaves no file.
     """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -26,7 +28,8 @@ def alone_in(folder: Path) -> Iterator[None]:
             yield
         finally:
             with contextlib.suppress(OSError):  # not empty, as it should be
-                folder.rmdir()
+                for empty in made:
+                    empty.rmdir()
     finally:
         os.close(handle)
 
@@ -43,5 +46,5 @@ def _lock(handle: int, folder: Path) -> None:
             f"{folder} is being trained by another process; wait for it or stop it, or choose another --out"
         ) from None
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise

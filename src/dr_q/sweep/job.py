@@ -1,7 +1,6 @@
 """One job: all seeds of a task and preset, trained or gone on with in a worker's process."""
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -12,6 +11,7 @@ import traceback
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dr_q.run.lock import NO_LOCKS
 from dr_q.sweep.spec import Job
 
 _PATIENCE = 60.0
@@ -110,7 +110,7 @@ def _alone(job: Job, attempt: str) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError as error:
-                if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):  # a file system without locks
+                if error.errno in NO_LOCKS:
                     break
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{job.folder} is being trained by another process: {_holder(job)}") from None
