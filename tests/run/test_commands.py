@@ -190,6 +190,7 @@ def test_runs_of_humanoid_bench_say_which_one_it_was(tmp_path, monkeypatch):
     package.mkdir()
     (package / "__init__.py").write_text("1\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, humanoid_bench.PACKAGE, raising=False)  # the real one, where it is installed
     assert versions("hbench/h1-walk-v0")["humanoid-bench"] == source_digest(package)
     assert "humanoid-bench" not in versions("gym/Hopper-v4")
 
