@@ -89,6 +89,7 @@ WANTED = (
     Wanted("dmc/walker-run", "dr.q", 3, 500_000),
     # What would say more.
     Wanted("dmc/hopper-stand", "dr.q", 10, 100_000, first_seed=10),
+    Wanted("gym/Ant-v4", "dr.q", 10, 100_000, first_seed=10),
     Wanted("dmc/walker-run", "dr.q", 7, 500_000, first_seed=3),
     *(
         Wanted("dmc/humanoid-walk", preset, 10, 500_000)

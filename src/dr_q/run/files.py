@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after the power went."""
+"""Files that are there whole or not at all, written through to the disk."""
 
 import contextlib
 import os
