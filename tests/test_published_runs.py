@@ -102,6 +102,24 @@ def test_too_few_seeds_are_not_compared(tmp_path):
     assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
 
 
+def test_fresh_seeds_stand_apart_from_the_first():
+    """The table's figures, from the runs' own files and the authors' numbers of the comparison."""
+    make = script()
+    runs = [make.read_run(folder) for folder in make.run_folders(RESULTS / "runs")]
+    results = read_results([RESULTS / "evaluations.csv"])
+    table = make.fresh_table(runs, results, make.read_comparison()).splitlines()[2:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert [row[0] for row in rows] == sorted(4 * ["`dmc/hopper-stand`", "`gym/Ant-v4`", "`gym/Hopper-v4`"])
+    (row,) = [row for row in rows if row[:2] == ["`dmc/hopper-stand`", "100,000"]]
+    first, fresh = (
+        [r.score for r in read_results([RESULTS / "runs" / name]) if r.agent_steps == 100_000]
+        for name in ("hopper-stand", "hopper-stand-more")
+    )
+    assert row[2:4] == [f"{np.mean(x):.1f} +- {np.std(x, ddof=1):.1f} (10)" for x in (first, fresh)]
+    assert float(row[5].split()[0]) == pytest.approx(np.mean(fresh) - float(row[4].split()[0]), abs=0.11)
+    assert make.fresh_table(runs[:1], results, make.read_comparison()) == make.NOTHING_YET
+
+
 def test_the_authors_own_file_counts_frames(tmp_path):
     rows = ["visual_walker_run,0,50000,1.5", "walker_run,0,50000,2.5", "Ant_v4,0,25000,3.5", "h1hand_cabinet_v0,0,0,9"]
     file = tmp_path / "drq.csv"
@@ -211,8 +229,9 @@ def test_a_folder_of_runs_is_drawn_by_task(tmp_path, capsys):
     assert set(drawn) == {r.task for r in read_results([RESULTS / "runs"])}
     assert drawn["gym/Ant-v4"] == [
         "dr.q, runs/ant-v4 (10 seeds)",
+        "dr.q, runs/ant-v4-more (10 seeds)",
         "dr.q, repeats/ant-v4-first (10 seeds)",
         "dr.q, repeats/ant-v4-second (10 seeds)",
     ]
-    assert drawn["gym/Hopper-v4"] == ["dr.q (10 seeds)"]
+    assert drawn["dmc/walker-run"] == ["dr.q (3 seeds)"]
     assert out.read_bytes().startswith(b"\x89PNG")
