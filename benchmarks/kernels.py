@@ -14,6 +14,7 @@ import dataclasses
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from dr_q.run.seeds import Seeds
 
 KINDS = {
+    "convolution": ("conv", "cudnn", "fprop", "dgrad", "wgrad", "fft", "nhwcaddpadding"),
     "product": ("gemm", "cutlass", "xmma", "nvjet", "ynn", "dot"),
-    "convolution": ("conv", "cudnn", "fprop", "dgrad", "wgrad", "fft"),
     "copy": ("memcpy", "copy", "transpose"),
 }
-"""By what a kernel's name has in it, the first that fits; every other is a kind of its own, by how its name begins."""
+"""By what a kernel's name has in it, the first that fits; every other is a kind of its own, by how its name begins.
+
+Convolutions are first: many of them are called products, too (`fprop_implicit_gemm`)."""
 
 
 @dataclasses.dataclass
@@ -57,6 +60,7 @@ class Arguments:
 
 def main() -> int:
     arguments = tyro.cli(Arguments, description=__doc__)
+    warnings.filterwarnings("ignore", "builtin type event_stats")  # jax's profiler, on Python 3.12
     import jax
 
     from dr_q.agent import ConfigError
@@ -160,7 +164,7 @@ def kind(name: str) -> str:
     for found, words in KINDS.items():
         if any(word in lower for word in words):
             return found
-    return lower.split("_fusion")[0].split(".")[0][:30]
+    return lower.split("_fusion")[0].split(".")[0].split("__")[0][:30]
 
 
 def write(kernels: dict[str, tuple[int, float]], updates: int, path: Path) -> None:

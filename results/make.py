@@ -49,6 +49,13 @@ LATER_EVERY = 100_000
 """Steps between rows of the table of that one; where a difference is seen, there are more."""
 
 
+SIDE_BY_SIDE = (
+    ("humanoid-walk-mr.q", "humanoid-walk-no-infonce", "humanoid-walk-only-lap"),
+    ("hopper-stand-more", "ant-v4-more", "hopper-v4-more"),
+)
+"""Runs that shared one GPU from their beginning to their end."""
+AUTHORS_STUCK = 2
+"""Of the authors' ten seeds of humanoid-walk those that have not begun to walk at 100,000 steps: 1.6 and 1.8."""
 NOTHING_YET = "Not run yet."
 ABLATION_COLUMNS = (
     "task",
@@ -175,7 +182,10 @@ def make(arguments: Arguments) -> int:
     if {r.preset for r in results} > {COMPARED}:
         draw_ablations(results, pictures / "ablations.png")
     page = arguments.out / "results.md"
-    sections = tables(runs, results, compared) | {"repeats": repeats_table(repeats, results)}
+    sections = tables(runs, results, compared) | {
+        "repeats": repeats_table(repeats, results),
+        "text": text_table(runs, repeats, results, compared),
+    }
     page.write_text(fill(page.read_text(), sections))
     print(page)
     return 0
@@ -267,7 +277,7 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
     later = [c for c in compared if c.agent_steps > FIRST_STEPS and (c.agent_steps % LATER_EVERY == 0 or c.p < 0.05)]
     return {
         "comparison": comparison_table(c for c in compared if c.agent_steps <= FIRST_STEPS),
-        "relative": relative_table(compared),
+        "relative": relative_table(compared, runs, results),
         "fresh": fresh_table(runs, results, compared),
         "budget": picture("budget") + comparison_table(later) + at_the_end(results) if later else NOTHING_YET,
         "ablations": picture("ablations") + markdown(ABLATION_COLUMNS, ablation_rows(results, compared))
@@ -309,27 +319,35 @@ def comparison_table(compared: Iterable[Compared]) -> str:
     )
 
 
+def first_and_fresh(
+    runs: list[RunRecord], results: list[Result], task: str, at: int
+) -> tuple[list[float], list[float]]:
+    """Scores of the seeds of a task's first run, and of all later ones."""
+    begins = sorted(
+        run.info["settings"]["first_seed"]
+        for run in runs
+        if run.folder.parent.name == "runs"
+        and (run.info["settings"]["task"], run.info["settings"]["preset"]) == (task, COMPARED)
+    )
+    second = begins[1] if begins[1:] else np.inf
+    ours = [r for r in results if (r.task, r.preset, r.agent_steps) == (task, COMPARED, at)]
+    return [r.score for r in ours if r.seed < second], [r.score for r in ours if r.seed >= second]
+
+
 def fresh_table(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> str:
-    """The first seeds and later ones apart, for each task that has runs of both, and the later beside the authors'."""
-    theirs = {(c.task, c.agent_steps): c for c in compared}
-    of_task: dict[str, set[int]] = {}
-    for run in runs:
-        settings = run.info["settings"]
-        if run.folder.parent.name == "runs" and settings["preset"] == COMPARED:
-            of_task.setdefault(settings["task"], set()).add(settings["first_seed"])
+    """The first seeds and later ones apart, for each task that has runs of both, each beside the authors'."""
     rows = []
-    for task, begins in sorted(of_task.items()):
-        steps = sorted(s for t, s in theirs if t == task and s <= FIRST_STEPS)
-        for at in steps if len(begins) > 1 else ():
-            second = sorted(begins)[1]
-            ours = [r for r in results if (r.task, r.preset, r.agent_steps) == (task, COMPARED, at)]
-            first, fresh = ([r.score for r in ours if (r.seed >= second) is later] for later in (False, True))
-            if min(len(first), len(fresh)) >= FEWEST_SEEDS:
-                row = theirs[task, at]
-                authors = f"{row.authors:.1f} +- {row.authors_sd:.1f} ({row.authors_seeds})"
-                gap = with_interval(minus_authors(fresh, row))
-                rows.append((f"`{task}`", f"{at:,}", mean_and_sd(first), mean_and_sd(fresh), authors, gap))
-    head = ("task", "agent steps", "first seeds", "fresh seeds", "the authors'", "fresh minus the authors'")
+    for c in sorted(compared, key=lambda c: (c.task, c.agent_steps)):
+        sides = first_and_fresh(runs, results, c.task, c.agent_steps)
+        if c.agent_steps <= FIRST_STEPS and min(map(len, sides)) >= FEWEST_SEEDS:
+            row = [f"`{c.task}`", f"{c.agent_steps:,}", f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})"]
+            for side in sides:
+                gap = minus_authors(side, c)
+                share = ", ".join(f"{100 * x / c.authors:+.0f}%" for x in (gap.low, gap.high))
+                row += [mean_and_sd(side), f"{gap.value:+.1f}, {100 * gap.value / c.authors:+.0f}% [{share}]"]
+            rows.append(row)
+    gap = "minus the authors', 95% interval"
+    head = ("task", "agent steps", "the authors'", "first seeds", gap, "fresh seeds", gap)
     return markdown(head, rows) if rows else NOTHING_YET
 
 
@@ -347,8 +365,11 @@ def at_the_end(results: list[Result]) -> str:
     return "".join(lines)
 
 
-def relative_table(compared: list[Compared]) -> str:
-    """Differences as shares of the authors' mean, at each task's last checkpoint up to FIRST_STEPS, and their mean."""
+def relative_table(compared: list[Compared], runs: list[RunRecord], results: list[Result]) -> str:
+    """Differences as shares of the authors' mean, at each task's last checkpoint up to FIRST_STEPS, and their mean.
+
+    Also that of the first seeds alone: seeds that were added where the first were low would lift it.
+    """
     last = {c.task: c for c in sorted(compared, key=lambda c: c.agent_steps) if c.agent_steps <= FIRST_STEPS}
     rows = [
         (f"`{c.task}`", f"{c.agent_steps:,}", *(f"{100 * x / c.authors:+.0f}%" for x in (c.difference, c.low, c.high)))
@@ -356,9 +377,17 @@ def relative_table(compared: list[Compared]) -> str:
     ]
     counted = [c for c in last.values() if c.verdict() != "too early"]
     if counted:
-        gap = mean_difference(counted)
-        rows.append((f"mean of {len(counted)}, not too early", "", *(f"{100 * x:+.1f}%" for x in gap)))
+        of_first = [first_seeds_only(c, runs, results) for c in counted]
+        for what, given in (("", counted), (", first seeds alone", of_first)):
+            gap = mean_difference(given)
+            rows.append((f"mean of {len(given)}, not too early{what}", "", *(f"{100 * x:+.1f}%" for x in gap)))
     return markdown(("task", "agent steps", "ours minus the authors', of theirs", "from", "to"), rows)
+
+
+def first_seeds_only(c: Compared, runs: list[RunRecord], results: list[Result]) -> Compared:
+    first, _ = first_and_fresh(runs, results, c.task, c.agent_steps)
+    value, spread = float(np.mean(first)), float(np.std(first, ddof=1))
+    return c._replace(ours=value, ours_sd=spread, ours_seeds=len(first), difference=value - c.authors)
 
 
 def mean_difference(compared: list[Compared]) -> Estimate:
@@ -451,8 +480,53 @@ def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> st
             scored = [mean_and_sd([side[seed] for seed in both]) for side in sides]
             row = (f"`{task}`", f"{steps:,}", scored[0], f"`{name}`", scored[1])
             rows.append((*row, with_interval(gap), chance(p)))
-    head = ("task", "agent steps", "in the comparison", "the other run", "its score", "difference by seed", "p")
-    return markdown(head, rows)
+    head = ("task", "agent steps", "these seeds in the comparison", "the other run", "its score")
+    return markdown((*head, "difference by seed", "p"), rows)
+
+
+def text_table(
+    runs: list[RunRecord], repeats: dict[str, list[Result]], results: list[Result], compared: list[Compared]
+) -> str:
+    """What the page's sentences say and no other table has."""
+    from scipy import stats
+
+    walk, at = "dmc/humanoid-walk", FIRST_STEPS
+    by_preset = {r.preset: scores(results, walk, r.preset, at) for r in results if r.task == walk}
+    theirs = {(c.task, c.agent_steps): c for c in compared}
+    rows = []
+    if {"mr.q", "only-lap", "no-infonce", "only-forget"} <= by_preset.keys():
+        row = theirs[walk, at]
+        count = row.ours_seeds + row.authors_seeds
+        value = (row.ours_seeds * row.ours + row.authors_seeds * row.authors) / count
+        squares = (row.ours_seeds - 1) * row.ours_sd**2 + (row.authors_seeds - 1) * row.authors_sd**2
+        squares += row.ours_seeds * row.authors_seeds / count * row.difference**2
+        whole = row._replace(authors=value, authors_sd=(squares / (count - 1)) ** 0.5, authors_seeds=count)
+        gap = with_interval(minus_authors(by_preset["mr.q"], whole))
+        rows.append((f"`{walk}`, {at:,}: mr.q minus the {count} seeds of dr.q, ours and the authors'", gap))
+        without, having = (
+            [x for preset in group for x in by_preset[preset]]
+            for group in (("mr.q", "only-lap"), (COMPARED, "no-infonce", "only-forget"))
+        )
+        for most in (20, 10):
+            stuck, others = (sum(x < most for x in group) for group in (without, having))
+            table = [[stuck, len(without) - stuck], [others + AUTHORS_STUCK, len(having) + 10 - others - AUTHORS_STUCK]]
+            p = float(stats.fisher_exact(table).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+            both = f"{stuck} of {len(without)}, {others} of {len(having)}"
+            both += f"; with {AUTHORS_STUCK} of the authors' 10: p = {p:.3f}"
+            rows.append((f"`{walk}`, {at:,}: seeds under {most}, without the fade and with it", both))
+    for task in ("dmc/hopper-stand", "gym/Hopper-v4"):
+        if values := scores(results, task, COMPARED, at):
+            rows.append((f"`{task}`, {at:,}: our seeds", " ".join(f"{x:.0f}" for x in sorted(values))))
+    if cheetahs := [r for name, found in repeats.items() for r in found if name == "cheetah-run-first"]:
+        sides = [scores(x, "dmc/cheetah-run", COMPARED, 25_000) for x in (results, cheetahs)]
+        rows.append(("`cheetah-run` and `cheetah-run-first`, 25,000: p, not by seed", chance(difference_p(*sides))))
+    of = {run.folder.name: run for run in runs}
+    for names in SIDE_BY_SIDE:
+        rates = [rate_of(of[name]) for name in names if name in of]
+        rows.append(
+            (" + ".join(f"`{name}`" for name in names) + ": seed-steps/s", f"{sum(rate or 0 for rate in rates):,.0f}")
+        )
+    return markdown(("what", "figure"), rows)
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:

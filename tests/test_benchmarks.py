@@ -1,0 +1,66 @@
+"""The scripts in benchmarks/: what they print must be what they saw."""
+
+import csv
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x256x32_kernel__5x_cublas", "product"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_32x6_tn_align4>", "product"),
+        ("sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_kernel__5x_cudnn", "convolution"),
+        ("_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolution", "convolution"),
+        ("void nhwcAddPaddingKernel<float, float, float, true, (cudnnKernelDataType_t)2>", "convolution"),
+        ("input_transpose_fusion", "copy"),
+        ("norm_forward__3", "norm_forward"),
+        ("loop_add_fusion_3", "loop_add"),
+    ],
+)
+def test_kernels_are_called_what_they_are(kernel, kind):
+    """Names as the profiler gave them on an H200."""
+    assert script("kernels").kind(kernel) == kind
+
+
+def test_the_recorded_kernels_have_todays_kinds():
+    kernels = script("kernels")
+    files = sorted((BENCHMARKS / "results" / "h200" / "kernels").glob("*.csv"))
+    assert len(files) == 4
+    for file in files:
+        with file.open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        assert rows
+        assert [row["kind"] for row in rows] == [kernels.kind(row["kernel"]) for row in rows]
+
+
+def test_kernels_sees_what_an_update_runs(tmp_path, monkeypatch, capsys):
+    kernels = script("kernels")
+    few = ("--seeds", "1", "--preset", "quick", "--updates", "2", "--capacity", "600")
+    words = ["kernels.py", "--out", str(tmp_path), *few]
+    monkeypatch.setattr(sys, "argv", words)
+    assert kernels.main() == 0
+    assert "product" in capsys.readouterr().out
+    for name in ("encoder", "rl_update"):
+        with (tmp_path / f"{name}.csv").open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        assert sum(float(row["us_per_update"]) for row in rows if row["kind"] == "product") > 0
+    monkeypatch.setattr(sys, "argv", [*words[:3], "--seeds", "0"])
+    assert kernels.main() == 2
+    assert capsys.readouterr().err == "kernels.py: --seeds must be at least 1, got 0\n"
