@@ -119,6 +119,11 @@ def test_fresh_seeds_stand_apart_from_the_first():
     for gap, values in zip(row[4::2], (first, fresh), strict=True):
         assert float(gap.split(",")[0]) == pytest.approx(np.mean(values) - float(row[2].split()[0]), abs=0.11)
     assert make.fresh_table(runs[:1], results, make.read_comparison()) == make.NOTHING_YET
+    (c,) = [c for c in make.read_comparison() if (c.task, c.agent_steps) == ("dmc/hopper-stand", 100_000)]
+    alone = make.first_seeds_only(c, runs, results)
+    assert (c.ours_seeds, alone.ours_seeds) == (20, 10)
+    assert alone.ours == pytest.approx(np.mean(first))
+    assert alone.difference == pytest.approx(np.mean(first) - c.authors)
 
 
 def test_the_authors_own_file_counts_frames(tmp_path):
@@ -192,7 +197,7 @@ def test_the_interval_of_relative_differences_knows_that_both_means_are_estimate
     found = module.mean_difference([row])
     means = [rng.normal(mean, sd / count**0.5, 100_000) for mean, sd, count in sides]
     assert found == pytest.approx([0.5, *np.quantile(means[0] / means[1] - 1, (0.025, 0.975))], abs=0.001)
-    assert "mean of" not in module.relative_table([row])  # 150 of 8,000 is too early
+    assert "mean of" not in module.relative_table([row], [], [])  # 150 of 8,000 is too early
     two = module.mean_difference([row, row])
     assert two.value == pytest.approx(0.5)
     assert two.high - two.low == pytest.approx((found.high - found.low) / 2**0.5, rel=0.01)
