@@ -29,6 +29,7 @@ class DmcEnv:
 
     def __init__(self, domain: str, task: str, pixels: bool):
         self._env = _load(domain, task)
+        self._physics_error = _physics_error()
         self._name = f"{domain}-{task}"
         self._camera = CAMERA.get(domain, 0)
         self._pixels = pixels
@@ -63,13 +64,11 @@ class DmcEnv:
 
     def step(self, action: np.ndarray) -> Step:
         """The action for two frames, rewards summed."""
-        from dm_control.rl.control import PhysicsError
-
         scaled = self._scale.to_env(action)
         self._steps += 1
         try:
             time_steps = [self._env.step(scaled) for _ in range(ACTION_REPEAT)]
-        except PhysicsError as error:
+        except self._physics_error as error:
             print(f"{self._name}: step {self._steps} of an episode, which ends here: {error}", file=sys.stderr)
             return Step(self._seen, 0.0, False, True)
         reward = sum(float(time_step.reward) for time_step in time_steps)
@@ -101,6 +100,12 @@ class DmcEnv:
 
     def _frame(self) -> np.ndarray:
         return np.ascontiguousarray(self.render((FRAME_SIZE, FRAME_SIZE)).transpose(2, 0, 1))
+
+
+def _physics_error() -> type[Exception]:
+    from dm_control.rl.control import PhysicsError
+
+    return PhysicsError
 
 
 def _load(domain: str, task: str) -> Any:
