@@ -98,6 +98,9 @@ WANTED = (
     Wanted("gym/Ant-v4", "dr.q", 10, 100_000, first_seed=10),
     Wanted("gym/Hopper-v4", "dr.q", 10, 100_000, first_seed=10),
     # What would say more.
+    Wanted("dmc/humanoid-walk", "dr.q", 10, 100_000, first_seed=10),
+    Wanted("hbench/h1-walk-v0", "dr.q", 10, 50_000, first_seed=10),
+    Wanted("dmc-visual/walker-run", "dr.q", 5, 50_000, first_seed=5),
     Wanted("dmc/walker-run", "dr.q", 7, 500_000, first_seed=3),
     *(
         Wanted("dmc/humanoid-walk", preset, 10, 500_000)
