@@ -22,8 +22,7 @@ MAY_IMPORT = {
     "report": {"paper"},
     "run": {"equations", "networks", "replay", "agent", "paper", "envs", "report"},
     "sweep": {"equations", "networks", "replay", "agent", "paper", "envs", "report", "run"},
-    "usage": {"agent"},
-    "cli": {"agent", "paper", "envs", "report", "run", "sweep", "usage"},
+    "cli": {"agent", "paper", "envs", "report", "run", "sweep"},
 }
 FORBIDDEN_LIBRARIES = {"envs": {"jax", "equinox", "optax"}, "report": {"jax", "equinox", "optax"}}
 

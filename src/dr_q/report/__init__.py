@@ -1,6 +1,6 @@
 """Results and what they are compared with; needs no jax."""
 
-from dr_q.report.compare import Comparison, compare
+from dr_q.report.compare import Comparison, compare, other_differences
 from dr_q.report.content import Report, build_report
 from dr_q.report.curves import plot_curves
 from dr_q.report.results import Result, RunRecord, read_results, read_run, run_folders, write_results
@@ -14,6 +14,7 @@ __all__ = [
     "build_report",
     "check_report_folder",
     "compare",
+    "other_differences",
     "plot_curves",
     "read_results",
     "read_run",

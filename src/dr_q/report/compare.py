@@ -3,9 +3,10 @@
 import math
 import statistics
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
-from dr_q.report.results import Result
+from dr_q.report.results import Changes, Result, labelled_runs
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -177,3 +178,24 @@ def _plain(estimate: Estimate) -> str:
     if math.isnan(estimate.low):
         return f"{estimate.value:.2f}"
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def other_differences(sources: tuple[str, str], tasks: Collection[str], changes: Changes) -> list[str]:
+    """In what else the runs of two sources differ on these tasks; results from files do not say."""
+    found: list[dict[str, set[str]]] = []
+    for path, _, chosen in (source.partition("@") for source in sources):
+        if not Path(path).is_dir():
+            return []
+        values: dict[str, set[str]] = {}
+        for run, label in labelled_runs([Path(path)], changes):
+            settings, versions = run.info["settings"], run.info.get("versions", {})
+            if chosen not in ("", label) or settings["task"] not in tasks:
+                continue
+            record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
+            for name, value in {**record, "program": versions.get("source", "not recorded")}.items():
+                values.setdefault(name, set()).add(str(value))
+        found.append(values)
+    names = dict.fromkeys(name for values in found for name in values)
+    sides = {name: [" or ".join(sorted(values.get(name, {"none"}))) for values in found] for name in names}
+    parts = [f"{name} {' against '.join(pair)}" for name, pair in sides.items() if pair[0] != pair[1]]
+    return [f"The two differ in: {'; '.join(parts)}."] if parts else []

@@ -12,6 +12,7 @@ import numpy as np
 
 from dr_q.agent import ConfigError
 from dr_q.envs import Env, make_env, stream_seed
+from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import check_length
 from dr_q.run.policy import Policy, load
 
@@ -29,6 +30,21 @@ def environment_of(policy: Policy, render: bool = False) -> Env:
             "use dr_q.load(...).act(obs) with your environment in Python"
         )
     return make_env(policy.task, noise_dims=policy.noise_dims, render=render)
+
+
+def beside_the_paper(task: str, score: float, episodes: int, of_seeds: list[float]) -> str:
+    """A score beside random actions' and the paper's, for the paper's tasks; `of_seeds`: all of the policy's run."""
+    known, published = paper_tasks().get(task), published_score(task)
+    if known is None or published is None:
+        return ""
+    # The paper prints no random score for the DeepMind Control Suite: it is measured.
+    random = known.random_score if known.random_score is not None else float(random_returns(task, episodes).mean())
+    paper = f"paper's DR.Q {published.mean:g} after {known.agent_steps:,} steps, mean of its seeds"
+    if of_seeds[1:]:  # one of several is not to be compared with a mean
+        mine = f"mean of its run's {len(of_seeds)} seeds {sum(of_seeds) / len(of_seeds):.0f}"
+        return f"random {random:.0f} | this policy {score:.0f} | {mine} | {paper}"
+    share = 100 * score / published.mean
+    return f"random {random:.0f} | this policy {score:.0f} | {paper}: {share:.0f}% of the paper's score"
 
 
 def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:

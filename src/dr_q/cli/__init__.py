@@ -1,0 +1,113 @@
+"""The command `dr-q`: parse, call, exit code."""
+
+import contextlib
+import errno
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from dr_q.agent import ConfigError
+from dr_q.cli.machine import Bench, Doctor, Version
+from dr_q.cli.options import FAILURE
+from dr_q.cli.paper import Presets, PublishedScores, Tasks
+from dr_q.cli.pictures import Analyse, Plot
+from dr_q.cli.policies import Eval, Export, Video
+from dr_q.cli.results import Compare, Report, Results
+from dr_q.cli.sweeps import Experiment, Sweep
+from dr_q.cli.training import Train
+from dr_q.cli.usage import parsed
+from dr_q.envs import EnvError, TaskError, WorkerError
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+_CANNOT_BE_THERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+_COMMANDS = {
+    "train": Train,
+    "sweep": Sweep,
+    "eval": Eval,
+    "video": Video,
+    "export": Export,
+    "plot": Plot,
+    "analyse": Analyse,
+    "experiment": Experiment,
+    "tasks": Tasks,
+    "published": PublishedScores,
+    "results": Results,
+    "compare": Compare,
+    "report": Report,
+    "presets": Presets,
+    "doctor": Doctor,
+    "bench": Bench,
+    "version": Version,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; bad input gives one line and exit code 2, signals and closed pipes no traceback."""
+    with contextlib.suppress(OSError):  # the folder has been removed
+        here = str(Path.cwd())
+        if here not in sys.path and "" not in sys.path:
+            sys.path.append(here)  # a console script has not got it, and module:Id is often a file right here
+    try:
+        try:
+            return _run_command(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            if sys.stdout is not None:  # closed: dr-q ... >&-
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("dr-q: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        if sys.stdout is None or not _reader_left():
+            raise
+        return CLOSED_PIPE
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads the standard output any more (`dr-q ... | head`); it is silent from then on."""
+    out = sys.stdout.fileno()
+    watch = select.poll()
+    watch.register(out, 0)
+    if not watch.poll(0):  # errors are always reported
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out)
+    return True
+
+
+def _parse(arguments: list[str]) -> Any:
+    return tyro.extras.subcommand_cli_from_dict(
+        _COMMANDS,  # pyright: ignore[reportArgumentType]
+        prog="dr-q",
+        description="DR.Q: debiased model-based representations for continuous control.",
+        args=arguments,
+        config=(tyro.conf.HelptextFromCommentsOff,),
+    )
+
+
+def _run_command(arguments: list[str]) -> int:
+    from dr_q.run.errors import TrainingError
+
+    if arguments == ["--version"]:
+        arguments = ["version"]
+    try:
+        return parsed(lambda: _parse(arguments), arguments, tuple(_COMMANDS)).run()
+    except (ConfigError, TaskError) as error:
+        print(f"dr-q: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except (TrainingError, WorkerError, EnvError) as error:
+        print(f"dr-q: {error}", file=sys.stderr)
+        return FAILURE
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = "a file" if error.filename is None else error.filename  # writing itself does not say which it was
+        print(f"dr-q: cannot use {place}: {error.strerror or error}", file=sys.stderr)
+        return USAGE_ERROR if error.errno in _CANNOT_BE_THERE else FAILURE
+
+
+__all__ = ["main"]

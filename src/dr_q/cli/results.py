@@ -1,0 +1,210 @@
+"""Commands on evaluations: results, compare, report."""
+
+import dataclasses
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import tyro
+from rich.table import Table
+
+from dr_q.agent import PRESETS, ConfigError, preset
+from dr_q.cli.options import Tables, named, optional
+from dr_q.paper import paper_tasks
+from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY, changes_of
+
+
+@dataclasses.dataclass
+class Results:
+    """Collect evaluations into one tidy CSV file: task, preset, seed, agent_steps, return, and what runs add."""
+
+    sources: tyro.conf.Positional[list[Path]]
+    """Runs, folders of runs, CSV files with those columns."""
+    out: Path = Path("results.csv")
+    """Where to write it."""
+
+    def run(self) -> int:
+        """Collect."""
+        from dr_q.report import read_results, write_results
+        from dr_q.report.results import labelled_runs, preset_of
+
+        if not self.sources:
+            raise ConfigError("nothing to collect; name runs, folders of runs, or CSV files of results")
+        try:
+            results = read_results(self.sources, changes_of)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if not results:
+            raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
+        write_results(results, self.out)
+        for run, label in labelled_runs(self.sources, changes_of):
+            changed = changes_of(run.info)
+            if changed and label == preset_of(run):
+                print(f"dr-q: {run.folder} is listed as {label}, but changed {', '.join(changed)}", file=sys.stderr)
+        seeds = {result[:3] for result in results}
+        tasks, presets = {r.task for r in results}, {r.preset for r in results}
+        print(
+            f"{self.out}: {len(results)} evaluations, {len(tasks)} task{'s' if len(tasks) > 1 else ''}, "
+            f"{len(presets)} preset{'s' if len(presets) > 1 else ''}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+        )
+        return 0
+
+
+@dataclasses.dataclass
+class Compare:
+    """Compare two sets of runs, task by task and over all, and say what can be concluded."""
+
+    first: named(str, "FIRST")  # pyright: ignore
+    """A run, a folder of runs, or a CSV file of results; of several presets one: results.csv@dr.q"""
+    second: named(str, "SECOND")  # pyright: ignore
+    """The same, to compare with: results.csv@mr.q"""
+    at: optional(int, "STEP") = None  # pyright: ignore
+    """Agent steps at which to compare, or the last evaluation before. [the last that all seeds have]"""
+    json: bool = False
+    """As JSON."""
+
+    def run(self) -> int:
+        """Compare."""
+        from dr_q.report import compare, other_differences
+
+        sides = [_results_of(source) for source in (self.first, self.second)]
+        presets = [", ".join(sorted({result.preset for result in side})) for side in sides]
+        for source, side in zip((self.first, self.second), sides, strict=True):
+            if not side:
+                raise ConfigError(f"no evaluation in {source} yet: there is nothing to compare")
+        if sides[0] == sides[1]:
+            raise ConfigError(f"{self.first} and {self.second} have the same results: there is nothing to compare")
+        names = presets if presets[0] != presets[1] else _shorter(self.first, self.second)
+        try:
+            found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        except ImportError as error:
+            raise ConfigError(f"a comparison needs {error.name}: pip install 'dr-q[report]'") from error
+        tasks = [row.task for row in found.tasks]
+        sentences = [*found.sentences(), *other_differences((self.first, self.second), tasks, changes_of)]
+        if self.json:
+            record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
+            record |= {"sentences": sentences}
+            print(json.dumps(_without_nan(record), indent=1))
+            return 0
+        table = Table(
+            "task",
+            "agent steps",
+            "seeds",
+            *names,
+            "difference",
+            "95% interval",
+            "p",
+            "p, Holm",
+            "P(better)",
+            "",
+            box=None,
+            pad_edge=False,
+        )
+        for row in found.tasks:
+            gap = row.difference
+            table.add_row(
+                row.task,
+                f"{row.agent_steps:,}",
+                f"{row.seeds[0]}, {row.seeds[1]}",
+                *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
+                f"{gap.value:+.4g}",
+                "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
+                *(_chance(p) for p in (row.p, row.p_holm)),
+                "" if math.isnan(gap.low) else f"{row.improvement:.2f}",
+                row.verdict,
+            )
+        Tables(160).print(table)
+        for sentence in sentences:
+            print(sentence)
+        return 0
+
+
+def _chance(p: float) -> str:
+    if math.isnan(p):
+        return ""
+    return f"{p:.3f}" if p >= 0.0005 else "<0.001"
+
+
+def _mean_and_deviation(mean: float, deviation: float) -> str:
+    return f"{mean:.4g}" if math.isnan(deviation) else f"{mean:.4g} +- {deviation:.4g}"
+
+
+def _shorter(first: str, second: str) -> list[str]:
+    """Two sources by their last names, where these differ."""
+    last = [Path(source).name for source in (first, second)]
+    return last if last[0] != last[1] else [first, second]
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no such number: null."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _results_of(source: str) -> list[Any]:
+    """The results of one preset."""
+    from dr_q.report import read_results
+
+    path, _, preset = source.partition("@")
+    try:
+        results = read_results([path], changes_of)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    presets = sorted({result.preset for result in results})
+    if preset and preset not in presets:
+        raise ConfigError(f"{path} has no results of preset '{preset}'; it has {', '.join(presets) or 'none'}")
+    if not preset and len(presets) > 1:
+        raise ConfigError(f"{path} has several presets; choose one: {', '.join(f'{path}@{name}' for name in presets)}")
+    return [result for result in results if not preset or result.preset == preset]
+
+
+@dataclasses.dataclass
+class Report:
+    """Write a page of results beside the paper's, and the same as PNG, CSV and LaTeX."""
+
+    sources: tyro.conf.Positional[list[Path]]
+    """Runs, folders of runs, CSV files of results (dr-q results)."""
+    out: Path = Path("report")
+    """Its folder: new, empty, or an earlier report's, which is replaced."""
+    base: optional(str, "PRESET") = None  # pyright: ignore
+    """The preset that the others are compared with. [dr.q, or the first]"""
+
+    def run(self) -> int:
+        """Write."""
+        from dr_q.report import build_report, check_report_folder, read_results, write_report
+        from dr_q.report.results import labelled_runs
+
+        def say(line: str) -> None:
+            print(f"report: {line}", file=sys.stderr, flush=True)
+
+        if not self.sources:
+            raise ConfigError("nothing to report on; name runs, folders of runs, or CSV files of results")
+        try:
+            check_report_folder(self.out)
+            results = read_results(self.sources, changes_of)
+            runs = labelled_runs(self.sources, changes_of)
+            report = build_report(results, runs, _preset_settings, say, self.base)
+            page = write_report(report, results, self.out, say)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        except ImportError as error:
+            raise ConfigError(f"a report needs {error.name}: pip install 'dr-q[report]'") from error
+        print(page)
+        return 0
+
+
+def _preset_settings(settings: dict[str, Any]) -> dict[str, Any] | None:
+    """What a run's settings would be by its preset alone; None for a preset that this version does not have."""
+    if settings["preset"] not in PRESETS:
+        return None
+    known = paper_tasks().get(settings["task"])
+    steps = known.agent_steps if known else settings.get("steps")
+    usual = {"steps": steps, "eval_every": EVAL_EVERY, "eval_episodes": EVAL_EPISODES, "noise_dims": 0}
+    return {**dataclasses.asdict(preset(settings["preset"])), **usual}
