@@ -187,6 +187,7 @@ def test_images_of_gymnasium_are_stacked_channels_first():
         (toys.Discrete, "Discrete has Discrete actions; DR.Q needs a Box"),
         (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds"),
         (toys.NotMade, r"NotMade cannot be made: RuntimeError: no robot there \(.*toys.py, line \d+\)"),
+        (toys.Leaves, r"Leaves cannot be made: SystemExit: 3 \(.*toys.py, line \d+\)"),
         (toys.TextObs, "TextObs has observations in .* DR.Q needs a Box or a Dict of boxes"),
         (toys.WholeActions, r"actions in Box\(0, 10, \(2,\), int32\); DR.Q gives real numbers"),
         (toys.NoActions, "DR.Q gives real numbers, at least one"),
@@ -319,3 +320,21 @@ def test_the_simulators_of_the_paper_say_nothing_and_leave_nothing(tmp_path, mon
     assert capfd.readouterr() == ("", "")
     assert [str(w.message) for w in recwarn] == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (np.zeros((9, 9, 4), np.uint8), r"Drawn: render\(\) gave an image of shape \(9, 9, 4\), expected .*: RGB"),
+        (np.zeros((9, 9, 3)), r"Drawn: render\(\) gave float64, expected uint8, from 0 to 255"),
+    ],
+)
+def test_pictures_that_are_none_are_refused(picture, message):
+    class Drawn(toys.Toy):
+        render_mode = "rgb_array"
+
+        def render(self):
+            return picture
+
+    with pytest.raises(EnvError, match=message):
+        make_env(Drawn).render((9, 9))

@@ -156,7 +156,8 @@ def test_a_seed_that_has_diverged_does_not_end_the_others_run():
 
 @pytest.mark.parametrize("spin", [False, True])
 def test_a_hanging_worker_is_given_up(spin):
-    pool = ProcessPool(Source(toys.Hangs), SEEDS, 1, timeout=1.5, spin=spin)
+    pool = ProcessPool(Source(toys.Hangs), SEEDS, 1, spin=spin)
+    pool._timeout = 1.5  # pyright: ignore[reportPrivateUsage] - from here on: a busy machine takes longer to start them
     try:
         with pytest.raises(WorkerError, match="the simulator of seed 3 has not answered for 2 s"):
             walk(pool, 10)
@@ -177,3 +178,19 @@ def test_workers_do_not_import_jax():
         "assert not {'jax', 'torch', 'equinox'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_simulators_print_is_passed_on_but_not_for_ever(monkeypatch, capsys):
+    monkeypatch.setattr("dr_q.envs.pool.MOST_LINES", 4)
+    pool = ProcessPool(Source(toys.Talks), [3, 4], 1)
+    try:
+        walk(pool, 6)
+    finally:
+        pool.close()
+    said = capsys.readouterr().err.splitlines()
+    for seed in (3, 4):
+        mine = [line.removeprefix(f"seed {seed}: ") for line in said if line.startswith(f"seed {seed}: ")]
+        assert mine[0] == "reset"
+        assert mine[1:4] == ["to stdout 0", "to stderr 0", "to stdout 1"]
+        assert mine[4:] == ["(more is printed there, and not shown after 4 lines)"]
+    assert len(said) == 10

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from typing import Any
 
@@ -142,6 +143,26 @@ class NotMade(Toy):
 
     def __init__(self) -> None:
         raise RuntimeError("no robot there")
+
+
+class Talks(Toy):
+    """Prints on both ways."""
+
+    def reset(self, *, seed=None, options=None):
+        print("reset")
+        return super().reset(seed=seed, options=options)
+
+    def outcome(self, action):
+        print(f"to stdout {self.t}")
+        print(f"to stderr {self.t}", file=sys.stderr)
+        return 1.0, False, False
+
+
+class Leaves(Toy):
+    """Ends the process where it is made."""
+
+    def __init__(self) -> None:
+        raise SystemExit(3)
 
 
 class DictObs(Toy):

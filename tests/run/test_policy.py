@@ -11,6 +11,7 @@ from gymnasium import spaces
 import dr_q
 from dr_q import agent as drq
 from dr_q.envs import make_env
+from dr_q.run.export import export_policy
 from dr_q.run.policy import PolicyNetworks, save_policies
 from tests.envs import toys
 from tests.run import tiny
@@ -94,8 +95,44 @@ def test_policies_of_older_versions_say_how_to_give_a_dict(tmp_path):
 
 def test_of_images_it_takes_the_last_three(tmp_path):
     policy = policy_of(toys.Pixels, tmp_path)
-    expected = r"expected \(9, 84, 84\), or a batch; of images the last 3, channels first$"
+    expected = r"expected \(9, 84, 84\), or a batch; of images the last 3, channels first: policy.episode.* joins them$"
     with pytest.raises(ValueError, match=r"observation of shape \(84, 84, 3\); " + expected):
         policy.act(np.zeros((84, 84, 3), np.uint8))
     with pytest.raises(ValueError, match="images of float64; expected uint8, from 0 to 255"):
         policy.act(np.zeros((9, 84, 84)))
+
+
+def test_an_episode_joins_images_as_training_does(tmp_path):
+    policy, env, own = policy_of(toys.Pixels, tmp_path), make_env(toys.Pixels), toys.Pixels()
+    obs, (image, _) = env.reset(0), own.reset(seed=0)
+    playing, still = policy.episode(), np.zeros(1, np.float32)
+    for _ in range(5):
+        np.testing.assert_array_equal(playing.act(image), policy.act(obs))
+        obs, image = env.step(still).obs, own.step(still)[0]
+    assert not np.array_equal(policy.episode().act(image), playing.act(image))  # an episode remembers
+    with pytest.raises(ValueError, match=r"image of shape \(3, 84, 84\); expected \(84, 84, 3\): height, width"):
+        playing.act(np.zeros((3, 84, 84), np.uint8))
+
+
+def test_an_episode_of_vectors_is_the_policy(tmp_path):
+    policy = policy_of(MatrixObs, tmp_path)
+    obs = np.linspace(-1, 1, 6).reshape(2, 3)
+    np.testing.assert_array_equal(policy.episode().act(obs), policy.act(obs))
+
+
+@pytest.mark.parametrize(
+    ("make", "task", "said"),
+    [
+        (toys.Walk, "toys:Walk-v0", ["action = policy.act(obs)", "`dr-q eval THIS_FOLDER` plays"]),
+        (toys.Walk, "callable:toys.Walk", ["action = policy.act(obs)"]),
+        (toys.Pixels, "callable:toys.Pixels", ["playing = policy.episode()", "uint8 (84, 84, 3)"]),
+    ],
+)
+def test_a_card_says_how_the_policy_is_used(make, task, said, tmp_path):
+    policy_of(make, tmp_path)
+    file = tmp_path / "policy" / "policy.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "task": task}))
+    card = export_policy(tmp_path, tmp_path / "given", None, "float16", 0).folder / "README.md"
+    text = card.read_text()
+    assert all(line in text for line in said)
+    assert ("dr-q eval" in text) == (not task.startswith("callable:"))

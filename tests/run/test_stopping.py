@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,7 +72,11 @@ def test_the_first_signal_is_answered_and_the_second_ends(capfd):
     with Signals("stopping") as signals:
         signal.raise_signal(signal.SIGINT)
         assert signals.received == signal.SIGINT
-        assert capfd.readouterr().err == "stopping\n"
+        said, until = "", time.monotonic() + 60
+        while not said and time.monotonic() < until:  # by another thread
+            time.sleep(0.01)
+            said = capfd.readouterr().err
+        assert said == "stopping\n"
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == ""
@@ -303,3 +308,61 @@ def tensorboard_events(path: Path) -> Iterator[Any]:
         event.ParseFromString(data[12 : 12 + size])
         yield event
         data = data[16 + size :]
+
+
+BLOCKED = """
+import ctypes, pathlib, sys
+from dr_q.run import signals
+signals.PATIENCE = 0.2
+with signals.Signals("stopping", lambda: pathlib.Path(sys.argv[1]).write_text("given up")):
+    mutex = ctypes.create_string_buffer(256)
+    lock = ctypes.CDLL(None).pthread_mutex_lock
+    lock(mutex)
+    print("ready", flush=True)
+    lock(mutex)  # a second time: for ever, whatever signals come
+"""
+
+
+def test_signals_are_answered_and_obeyed_while_a_library_computes(tmp_path):
+    """Python's own handlers never run there."""
+    command = [sys.executable, "-c", BLOCKED, str(tmp_path / "said")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == b"stopping\n"
+        assert not (tmp_path / "said").exists()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert (tmp_path / "said").read_text() == "given up"
+
+
+def test_a_run_that_is_stopped_at_once_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def twice(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+    monkeypatch.setattr(loop.RunFiles, "append_metrics", twice)
+    monkeypatch.setattr(loop, "LOG_EVERY", 60)
+    flags = [*tiny.flags(steps=80), "--checkpoint-every", "40"]
+    assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(tmp_path / "run"), *flags]) == 130
+    said = capsys.readouterr()
+    assert f"stopped at step 60; go on from step 40 with: dr-q train --resume {tmp_path / 'run'}\n" in said.out
+    assert said.err == "dr-q: interrupted\n"
+
+
+def test_an_interrupt_while_libraries_load_is_no_traceback():
+    code = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'dr_q.cli':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from dr_q.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "dr-q: interrupted\n")

@@ -2,10 +2,13 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dr_q.cli.options import at_least, named, optional, say
 from dr_q.run.settings import EVAL_EPISODES
+
+if TYPE_CHECKING:
+    from dr_q.run.policy import Policy
 
 
 @dataclasses.dataclass
@@ -24,7 +27,7 @@ class Eval:
         from dr_q.run.watch import beside_the_paper, evaluate_policy, returns_text
 
         policy, returns = evaluate_policy(self.run_folder, self.seed, self.episodes)
-        chosen = f"seed {policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
+        chosen = _which(policy, self.seed)
         print(
             f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
             f"return {returns_text(returns)} over {len(returns)} episode{'s' if len(returns) > 1 else ''}"
@@ -52,7 +55,7 @@ class Video:
 
         out = self.out or self.run_folder / "video.mp4"
         done = record_video(self.run_folder, out, self.seed, say)
-        chosen = f"seed {done.policy.seed}" + (" (best last evaluation)" if self.seed is None else "")
+        chosen = _which(done.policy, self.seed)
         length = f"{done.frames / done.frames_per_second:.1f} s at {done.frames_per_second:.3g} frames/s"
         print(f"{out}: {done.policy.task}, {chosen}, return {done.total:.1f}, {length}")
         return 0
@@ -83,3 +86,8 @@ class Export:
         played = "" if done.returns is None else f", return {returns_text(done.returns)}"
         print(f"{done.folder}: seed {done.seed}, {self.precision}, {done.size / 2**20:.1f} MiB{played}")
         return 0
+
+
+def _which(policy: "Policy", asked: int | None) -> str:
+    several = len(policy.returns) > 1
+    return f"seed {policy.seed}" + (" (best last evaluation)" if several and asked is None else "")

@@ -34,7 +34,7 @@ class GymEnv:
             box, self._space = self._env.action_space, self._env.observation_space
         except TaskError:
             raise
-        except Exception as error:  # anything may go wrong in other people's code
+        except (Exception, SystemExit) as error:  # anything may go wrong in other people's code
             raise TaskError(f"{name} cannot be made: {failure(error)}") from error
         self._name = name
         _take(self._env, name)
@@ -91,9 +91,11 @@ class GymEnv:
             raise EnvError(f"{self._name} failed in render(): {failure(error)}") from error
         if np.ndim(frame) != 3 or np.shape(frame)[-1] != 3:
             raise EnvError(
-                f"{self._name}: render() gave {_described(frame)}, expected (height, width, 3): an RGB image"
+                f"{self._name}: render() gave an image {_described(frame)}, expected (height, width, 3): RGB"
             )
-        return np.asarray(frame, np.uint8)
+        if np.asarray(frame).dtype != np.uint8:
+            raise EnvError(f"{self._name}: render() gave {np.asarray(frame).dtype}, expected uint8, from 0 to 255")
+        return np.asarray(frame)
 
     def close(self) -> None:
         """Close the environment."""
@@ -129,7 +131,7 @@ class GymEnv:
     def _frame(self, image: Any) -> np.ndarray:
         if np.shape(image) != self._space.shape:
             raise EnvError(f"{self._name} gave an image {_described(image)}; its space has {self._space.shape}")
-        return _channels_first(image)
+        return channels_first(image)
 
 
 _IN_USE: "weakref.WeakValueDictionary[int, gymnasium.Env]" = weakref.WeakValueDictionary()
@@ -242,7 +244,8 @@ def _image_shape(space: spaces.Space, name: str) -> tuple[int, int, int] | None:
     return channels, height, width
 
 
-def _channels_first(image: Any) -> np.ndarray:
+def channels_first(image: Any) -> np.ndarray:
+    """An image (height, width, channels) as networks take it."""
     return np.ascontiguousarray(np.moveaxis(np.asarray(image), -1, 0))
 
 

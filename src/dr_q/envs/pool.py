@@ -14,8 +14,9 @@ import os
 import select
 import subprocess
 import sys
-import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing import shared_memory
 from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
@@ -25,12 +26,15 @@ import gymnasium
 import numpy as np
 
 from dr_q.envs.protocol import EnvError, EnvSpec, TaskError
-from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, WAKE, PacketLayout, Seat, SeatArrays
+from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, UNSHOWN, WAKE, PacketLayout, Seat, SeatArrays
 from dr_q.envs.tasks import make_env
 
 DEFAULT_TIMEOUT = 300.0
 _CORES_TO_SPARE = 4
 """Beyond one for each simulator: the loop, and what drives the device."""
+MOST_LINES = 200
+"""That a simulator's process prints and that are shown."""
+LONGEST_LINE = 10_000
 _PATIENCE = 0.02
 """Seconds that a simulator's process looks for its next command before it sleeps."""
 
@@ -241,13 +245,46 @@ class InProcessPool(_SharedPart):
             seat.close()
 
 
+class _Prints:
+    """What a simulator process prints, passed on with its seed, though not for ever; the last lines are kept."""
+
+    def __init__(self, seed: int, pipe: IO[bytes]):
+        self.last: deque[str] = deque(maxlen=20)
+        self._seed, self._pipe = seed, pipe
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def _pass_on(self) -> None:
+        shown = 0
+        for raw in iter(lambda: self._pipe.readline(LONGEST_LINE), b""):
+            line = raw.decode(errors="replace").rstrip()
+            self.last.append(line.removeprefix(UNSHOWN))
+            if line.startswith(UNSHOWN) or shown > MOST_LINES:
+                continue
+            shown += 1
+            if shown > MOST_LINES:
+                line = f"(more is printed there, and not shown after {MOST_LINES} lines)"
+            with contextlib.suppress(OSError, ValueError):  # nobody listens
+                print(f"seed {self._seed}: {line}", file=sys.stderr, flush=True)
+
+    def wait(self) -> None:
+        """Until all is read that a process has printed which has ended."""
+        self._thread.join(2)
+
+    def close(self) -> None:
+        """After the process; a grandchild may hold the pipe still."""
+        self.wait()
+        if not self._thread.is_alive():
+            self._pipe.close()
+
+
 @dataclasses.dataclass
 class _Worker:
     """A simulator process."""
 
     seed: int
     process: "subprocess.Popen[bytes]"
-    errors: IO[bytes]
+    prints: _Prints
 
 
 class ProcessPool(_SharedPart):
@@ -275,15 +312,15 @@ class ProcessPool(_SharedPart):
 
     def _start(self, source: Source, seeds: Sequence[int], eval_episodes: int) -> None:
         for index, seed in enumerate(seeds):  # all start at once; each answers with its spec, or with why it cannot
-            errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the pool
             process = subprocess.Popen(
                 [sys.executable, "-m", "dr_q.envs.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=errors,
+                stderr=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-            worker = _Worker(seed, process, errors)
+            assert process.stderr is not None
+            worker = _Worker(seed, process, _Prints(seed, process.stderr))
             self._workers.append(worker)
             self._write_message(worker, (source, index, seed))
         specs = []
@@ -366,7 +403,7 @@ class ProcessPool(_SharedPart):
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-            worker.errors.close()
+            worker.prints.close()
         self._workers = []
         if self._memory is not None:
             del self._arrays
@@ -438,8 +475,8 @@ class ProcessPool(_SharedPart):
     def _died(self, worker: _Worker) -> WorkerError | EnvError:
         with contextlib.suppress(subprocess.TimeoutExpired):
             worker.process.wait(2)
-        worker.errors.seek(0)
-        lines = worker.errors.read().decode(errors="replace").strip().splitlines()
+        worker.prints.wait()
+        lines = [line for line in worker.prints.last if line.strip()]
         code = worker.process.returncode
         if code == ENV_FAILED and lines:
             return EnvError(f"seed {worker.seed}: {lines[-1]}")

@@ -12,6 +12,8 @@ from dr_q.envs.seeding import stream_seed
 
 ENV_FAILED = 3
 """A process's exit code where the environment's own code failed."""
+UNSHOWN = "\0"
+"""Begins a line that a process prints for the loop and not for people: why it ends."""
 LARGEST = float(np.finfo(np.float32).max)
 """Of a reward's size: rewards are kept in float32."""
 LOOK_EVERY = 20e-6

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import cloudpickle
 
 from dr_q.envs.protocol import EnvError, TaskError
-from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, Seat, SeatArrays
+from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, UNSHOWN, Seat, SeatArrays
 
 NAP = 0.05
 
@@ -25,6 +25,7 @@ def main() -> int:
     # What simulators print must not be read as answers: standard output becomes standard error.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue] - it goes to a pipe
     pipe = _Commands(0)
     source, index, seed = pipe.message()
     try:
@@ -129,11 +130,11 @@ if __name__ == "__main__":
         code = 0
     except EnvError as error:
         sys.stdout.flush()  # what the environment printed goes to the same place; the last line is read
-        print(error, file=sys.stderr)
+        print(f"{UNSHOWN}{error}", file=sys.stderr)
         code = ENV_FAILED
     except Exception:  # os._exit below would say nothing of it
         sys.stdout.flush()
-        traceback.print_exc()
+        print("".join(f"{UNSHOWN}{line}\n" for line in traceback.format_exc().splitlines()), end="", file=sys.stderr)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()

@@ -112,10 +112,11 @@ def _card(
         "import dr_q",
         "",
         'policy = dr_q.load("THIS FOLDER")',
-        f"action = policy.act(obs)  # observations {tuple(record['obs_shape'])}, actions in the environment's units",
+        *_use(record),
         "```",
-        "`dr-q eval THIS_FOLDER` plays episodes, `dr-q video THIS_FOLDER` records one.",
     ]
+    if not task.startswith("callable:"):
+        lines.append("`dr-q eval THIS_FOLDER` plays episodes, `dr-q video THIS_FOLDER` records one.")
     if training:
         lines += [
             "",
@@ -132,6 +133,17 @@ def _card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _use(record: dict[str, Any]) -> list[str]:
+    if record["history"] == 1:
+        return [f"action = policy.act(obs)  # observations {tuple(record['obs_shape'])}, in the environment's units"]
+    channels, height, width = record["obs_shape"]
+    image = (height, width, channels // record["history"])
+    return [
+        "playing = policy.episode()  # anew after every reset",
+        f"action = playing.act(image)  # uint8 {image}, one after the other; in the environment's units",
+    ]
 
 
 def _episodes(count: int, kind: str = "") -> str:

@@ -119,8 +119,15 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     source = Source(settings.task, settings.noise_dims)
     pool = open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
+    run: _Run | None = None
+
+    def give_up() -> None:
+        if run is not None:
+            run.stopped_at_once()
+        pool.close()
+
     try:
-        with Signals("" if options.quiet else _STOPPING) as signals:
+        with Signals("" if options.quiet else _STOPPING, give_up) as signals:
             run = _Run(settings, folder, options, pool, for_evaluation, resume)
             try:
                 return run.go(signals)
@@ -232,16 +239,27 @@ class _Run:
                     self.display.step(self.step)
                 if self.step % LOG_EVERY == 0:
                     self._log()
+        except KeyboardInterrupt:
+            self.stopped_at_once()
+            raise
         except BaseException as error:
             self.files.write_status("failed", self.step)
             if isinstance(error, EnvError | WorkerError):
-                saved = self.checkpoints.steps()
-                how = f"go on from step {saved[-1]:,}" if saved else "begin again (there is no checkpoint yet)"
-                self.display.say(f"failed at step {self.step:,}; once mended, {how} with: {self._resume_call()}")
+                self.display.say(f"failed at step {self.step:,}; once mended, {self._how_to_go_on()}")
             raise
         finally:
             self.boards.close()
             self.display.close()
+
+    def stopped_at_once(self) -> None:
+        """Leave the run as it is, without another checkpoint."""
+        self.files.write_status("failed", self.step)
+        self.display.say(f"stopped at step {self.step:,}; {self._how_to_go_on()}")
+
+    def _how_to_go_on(self) -> str:
+        saved = self.checkpoints.steps()
+        how = f"go on from step {saved[-1]:,}" if saved else "begin again (there is no checkpoint yet)"
+        return f"{how} with: {self._resume_call()}"
 
     def _train_step(self) -> None:
         exploring = self.step < self.config.exploration_steps  # D9: agent steps
@@ -251,6 +269,11 @@ class _Run:
     def _check_starts(self) -> None:
         valid = self.agents.have_valid_start()
         if valid.all():
+            if self.pool.spec.pixels and jax.default_backend() == "cpu":
+                self.display.say(
+                    f"learning begins, with {self.config.target_period} encoder updates at once: from images on a CPU "
+                    "that may take many minutes (--batch-size and --target-period make it less)"
+                )
             return
         what = f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
         what += f"{self.config.horizon} transitions to learn from"

@@ -18,6 +18,8 @@ from dr_q.run import seeds as axis
 from dr_q.run.settings import Settings
 
 GIB = 2**30
+_SHARED_SHARE = 0.9
+"""Of main memory where it is the device's too: the rest is for Python, simulators and the system."""
 _HOST_SHARE = 0.8
 """Of the machine's memory, what frames may take."""
 
@@ -150,7 +152,7 @@ def _workspace(task: axis.Task, encoder_bytes: int) -> int:
 def _fits(plan: Plan) -> bool:
     on_device = sum(part.size for part in plan.parts if not part.on_host)
     on_host = _frames(plan)
-    if plan.memory.shared and on_device + on_host > plan.memory.device_bytes:
+    if plan.memory.shared and on_device + on_host > _SHARED_SHARE * plan.memory.device_bytes:
         return False
     return on_device <= plan.memory.device_bytes and on_host <= _HOST_SHARE * plan.memory.host_bytes
 

@@ -1,6 +1,7 @@
 """Policies: what is left of a run when only acting matters (encoder f and actor)."""
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from dr_q import agent as drq
 from dr_q.agent import ConfigError, TaskShape
 from dr_q.envs import ActionScale, EnvSpec
+from dr_q.envs.gym import channels_first
 from dr_q.networks import Actor, PixelStateEncoder, VectorStateEncoder
 from dr_q.run import arrays
 from dr_q.run.files import write_whole
@@ -61,10 +63,15 @@ class Policy:
         self.returns: dict[int, float] = {int(s): float(x) for s, x in record.get("returns", {}).items()}
         """Of the last evaluation of every seed of its run."""
 
+    def episode(self) -> "Episode":
+        """To play one episode with, image by image; of anything else `act` does as well."""
+        return Episode(self)
+
     def act(self, obs: Any) -> np.ndarray:
         """The action for one observation as the environment gives it, or actions for a batch, in its own units.
 
-        Of images it takes the last `history`, joined along their channels, channels first.
+        Of images it takes the last `history`, oldest first, joined along their channels, channels first: `episode` does
+        that.
         """
         actions = self._scale.to_env(self.act_unit(obs))
         return actions.reshape((*actions.shape[:-1], *self._action_shape))
@@ -85,7 +92,7 @@ class Policy:
 
     def _hint(self) -> str:
         if self.history > 1:
-            return f"; of images the last {self.history}, channels first"
+            return f"; of images the last {self.history}, channels first: policy.episode().act(image) joins them"
         if not self._knows_parts:
             return "; of a Dict or a matrix give gymnasium.spaces.flatten(env.observation_space, obs)"
         return ""
@@ -104,6 +111,26 @@ class Policy:
             raise ValueError(f"observation of {got}; expected {expected}, or a batch{self._hint()}")
         batch = batches.pop() or ()
         return np.concatenate([x.reshape((*batch, -1)) for x in found.values()], -1)
+
+
+class Episode:
+    """A policy that remembers the last images of one episode; make a new one after every reset."""
+
+    def __init__(self, policy: Policy):
+        self._policy = policy
+        self._frames: deque[np.ndarray] = deque(maxlen=policy.history)
+
+    def act(self, obs: Any) -> np.ndarray:
+        """The action for the next observation as the environment gives it: images one by one, channels last."""
+        if self._policy.history == 1:
+            return self._policy.act(obs)
+        channels, height, width = self._policy.obs_shape
+        expected = (height, width, channels // self._policy.history)
+        if np.shape(obs) != expected:
+            raise ValueError(f"image of shape {np.shape(obs)}; expected {expected}: height, width, channels")
+        frame = channels_first(obs)
+        self._frames.extend([frame] * (1 if self._frames else self._policy.history))  # as training begins an episode
+        return self._policy.act(np.concatenate(list(self._frames)))
 
 
 def _batch_shape(x: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
