@@ -153,6 +153,17 @@ def test_what_is_not_there_or_disagrees_is_said(tmp_path, capsys):
     assert f"{other} and {one} disagree about dmc/walker-run, dr.q, seed 0 at 0 steps: 101 and 100" in error
 
 
+@pytest.mark.parametrize("command", ["results", "plot", "report"])
+def test_runs_without_evaluations_are_left_out_and_said(command, tmp_path, capsys):
+    make_run(tmp_path / "runs" / "good")
+    empty = tmp_path / "runs" / "begun"
+    empty.mkdir()
+    (empty / "run.json").write_text((tmp_path / "runs" / "good" / "run.json").read_text())
+    out = {"results": "results.csv", "plot": "curves.png", "report": "report"}[command]
+    assert main([command, str(tmp_path / "runs"), "--out", str(tmp_path / out)]) == 0
+    assert f"dr-q: {empty} has no evaluation yet and is left out\n" in capsys.readouterr().err
+
+
 def test_published_prints_a_task_a_suite_and_an_algorithm(capsys):
     assert main(["published", "dmc/cheetah_run"]) == 0
     text = capsys.readouterr().out

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -86,6 +87,14 @@ class Tables(Console):
     def on_broken_pipe(self) -> None:
         """Left to `main`: rich's own way is exit code 1."""
         raise BrokenPipeError
+
+
+def say_what_is_left_out(sources: list[Path]) -> None:
+    """Runs in folders that have nothing to show yet."""
+    from dr_q.report.results import without_evaluations
+
+    for run in without_evaluations(sources):
+        say(f"dr-q: {run} has no evaluation yet and is left out")
 
 
 def given_settings(algorithm: Any) -> dict[str, Any]:

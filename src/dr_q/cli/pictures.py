@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from dr_q.agent import ConfigError
-from dr_q.cli.options import at_least, optional, say
+from dr_q.cli.options import at_least, optional, say, say_what_is_left_out
 
 
 @dataclasses.dataclass
@@ -32,6 +32,7 @@ class Plot:
             folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in run_folders(path)}
             files = {path.resolve(): path for path in self.sources if path.is_file()}
             records = [record for path in files.values() for record in read_records(path)]
+            say_what_is_left_out(self.sources)
             plot_curves([*map(read_run, folders.values()), *records], self.out)
         except ValueError as error:
             raise ConfigError(str(error)) from None

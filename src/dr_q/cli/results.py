@@ -11,7 +11,7 @@ import tyro
 from rich.table import Table
 
 from dr_q.agent import PRESETS, ConfigError, preset
-from dr_q.cli.options import Tables, named, optional
+from dr_q.cli.options import Tables, named, optional, say_what_is_left_out
 from dr_q.paper import paper_tasks
 from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY, changes_of
 
@@ -38,6 +38,7 @@ class Results:
             raise ConfigError(str(error)) from None
         if not results:
             raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
+        say_what_is_left_out(self.sources)
         write_results(results, self.out)
         for run, label in labelled_runs(self.sources, changes_of):
             changed = changes_of(run.info)
@@ -190,6 +191,7 @@ class Report:
             check_report_folder(self.out)
             results = read_results(self.sources, changes_of)
             runs = labelled_runs(self.sources, changes_of)
+            say_what_is_left_out(self.sources)
             report = build_report(results, runs, _preset_settings, say, self.base)
             page = write_report(report, results, self.out, say)
         except ValueError as error:

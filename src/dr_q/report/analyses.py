@@ -205,15 +205,20 @@ def draw_priorities(found: Sequence[Priorities], path: Path) -> None:
     figure, panels = new_figure(max(5.0, 3.4 * columns), 4.9 * bands + 0.7, 2 * bands, columns)
     for panel in panels:
         panel.set_visible(False)
+    scattered = []
     for i, priorities in enumerate(found):
         band, column = divmod(i, columns)
         above = panels[2 * band * columns + column]
         below = panels[(2 * band + 1) * columns + column]
         _scatter(above, priorities, first=i == 0)
+        scattered.append(above)
         _bars(below, priorities, first=i == 0)
         if column == 0:
             above.set_ylabel("|TD error| x fade weight", fontsize=8)
             below.set_ylabel("sampling probability", fontsize=8)
+    limits = np.array([panel.get_ylim() for panel in scattered])
+    for panel in scattered:  # to be compared by eye
+        panel.set_ylim(limits[:, 0].min(), limits[:, 1].max())
     _note(
         figure,
         "Dots: |TD error| computed anew with the checkpoint's networks, the larger of the two critics, times the fade "
@@ -315,8 +320,9 @@ def draw_information(found: Sequence[Information], path: Path, note: str) -> Non
                 panel.set_title(plain_text(task), fontsize=8.5, loc="left", pad=4)
             else:
                 panel.set_yscale("log")
-                smallest = min(_means(run, name).min() for run in found if run.origin.task == task)
-                panel.set_ylim(bottom=smallest / 3)
+                values = np.concatenate([_means(run, name) for run in found if run.origin.task == task])
+                panel.set_ylim(values.min() / 2, max(panel.get_ylim()[1], values.max() * 1.5))
+                panel.tick_params(axis="y", which="minor", labelsize=7)
             if column == 0:
                 panel.set_ylabel(label, fontsize=8)
             if row == len(quantities) - 1:

@@ -190,6 +190,12 @@ def run_folders(path: str | Path) -> list[Path]:
     return [run for run in runs if (run / "evals.csv").exists()]
 
 
+def without_evaluations(paths: Iterable[str | Path]) -> list[Path]:
+    """The runs below these folders that `run_folders` leaves out."""
+    below = {file.parent for path in map(Path, paths) if path.is_dir() for file in path.rglob("run.json")}
+    return sorted(run for run in below if not (run / "evals.csv").exists())
+
+
 def read_results(paths: Sequence[str | Path], changes: Changes = recorded_changes) -> list[Result]:
     """Results of runs, of folders that hold runs, and of tidy CSV files; ValueError in one line where one is neither.
 
@@ -202,7 +208,8 @@ def read_results(paths: Sequence[str | Path], changes: Changes = recorded_change
         if key in found and found[key].score != result.score:
             raise ValueError(
                 f"{path} and {origin[key]} disagree about {result.task}, {result.preset}, seed {result.seed} at "
-                f"{result.agent_steps:,} steps: {result.score:g} and {found[key].score:g}; leave one of them out"
+                f"{result.agent_steps:,} steps: {result.score:g} and {found[key].score:g}; "
+                "move one of them elsewhere, or name the others"
             )
         found.setdefault(key, result)
         origin.setdefault(key, path)
