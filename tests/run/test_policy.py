@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ from gymnasium import spaces
 
 import dr_q
 from dr_q import agent as drq
+from dr_q.cli import policies
 from dr_q.envs import make_env
 from dr_q.run.export import export_policy
 from dr_q.run.policy import PolicyNetworks, save_policies
@@ -136,3 +138,15 @@ def test_a_card_says_how_the_policy_is_used(make, task, said, tmp_path):
     text = card.read_text()
     assert all(line in text for line in said)
     assert ("dr-q eval" in text) == (not task.startswith("callable:"))
+
+
+@pytest.mark.parametrize(
+    ("returns", "asked", "text"),
+    [
+        ({3: 1.0}, None, "seed 3"),
+        ({3: 2.0, 4: 1.0}, None, "seed 3 (best last evaluation)"),
+        ({3: 2.0, 4: 1.0}, 3, "seed 3"),
+    ],
+)
+def test_which_policy_it_is(returns, asked, text):
+    assert policies._which(SimpleNamespace(seed=3, returns=returns), asked) == text  # pyright: ignore
