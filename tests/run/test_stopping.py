@@ -68,7 +68,13 @@ def test_seeds_that_diverge_are_named_and_the_run_ends_with_the_last():
         look(run, {"q": np.array([np.inf, np.nan]), "loss": fine})
 
 
-def test_the_first_signal_is_answered_and_the_second_ends(capfd):
+def signal_and_wait() -> None:
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(60)
+
+
+def test_the_first_signal_is_answered_and_the_second_ends(capfd, monkeypatch):
+    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
     with Signals("stopping") as signals:
         signal.raise_signal(signal.SIGINT)
         assert signals.received == signal.SIGINT
@@ -78,7 +84,8 @@ def test_the_first_signal_is_answered_and_the_second_ends(capfd):
             said = capfd.readouterr().err
         assert said == "stopping\n"
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            signal_and_wait()
+    assert signals.received == signal.SIGINT
     assert capfd.readouterr().err == ""
 
 
@@ -233,7 +240,47 @@ def test_a_machine_without_the_device_that_was_asked_for(tmp_path, monkeypatch, 
     assert (found.ok, found.found) == (False, "RuntimeError: Unknown backend: 'cuda' requested")
 
 
+def test_a_signal_that_comes_twice_at_a_time_is_one(monkeypatch):
+    """As from `timeout`, which signals a process and then its group; the checkpoint must be written."""
+    monkeypatch.setattr("dr_q.run.signals.SAME", 60)
+    with Signals() as signals:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(0.05)
+    assert signals.received == signal.SIGTERM
+
+
+def test_both_signals_before_python_notices_are_received_too(monkeypatch):
+    """Handlers run once for all that came meanwhile."""
+    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
+    with Signals() as signals:
+        signals._at_once = True  # pyright: ignore[reportPrivateUsage] - as the listener has counted
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signals.received == signal.SIGINT
+
+
+FORKS = """
+import os, signal, time
+from dr_q.run.signals import Signals
+with Signals("stopping") as signals:
+    child = os.fork()
+    if not child:
+        signal.raise_signal(signal.SIGINT)
+        os._exit(0)
+    os.waitpid(child, 0)
+    time.sleep(0.3)
+    print(signals.received)
+"""
+
+
+def test_signals_of_forked_children_are_not_the_parents():
+    done = subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
 def test_a_second_signal_does_not_wait_for_an_evaluation_in_the_background(tmp_path, monkeypatch):
+    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
     counted: list[int] = []
 
     def count(spec, steps):
@@ -313,7 +360,7 @@ def tensorboard_events(path: Path) -> Iterator[Any]:
 BLOCKED = """
 import ctypes, pathlib, sys
 from dr_q.run import signals
-signals.PATIENCE = 0.2
+signals.PATIENCE, signals.SAME = 0.2, 0
 with signals.Signals("stopping", lambda: pathlib.Path(sys.argv[1]).write_text("given up")):
     mutex = ctypes.create_string_buffer(256)
     lock = ctypes.CDLL(None).pthread_mutex_lock
@@ -340,9 +387,13 @@ def test_signals_are_answered_and_obeyed_while_a_library_computes(tmp_path):
 
 def test_a_run_that_is_stopped_at_once_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     def twice(*_):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+        time.sleep(60)
+
+    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
+    monkeypatch.setattr("dr_q.run.signals.PATIENCE", 600)
 
     monkeypatch.setattr(loop.RunFiles, "append_metrics", twice)
     monkeypatch.setattr(loop, "LOG_EVERY", 60)

@@ -74,6 +74,7 @@ class Train:
             in_process=self.in_process,
             background_evaluation=self.background_evaluation,
             device_memory=self.device_memory,
+            may_exit=True,
             **given,
         )
         print(f"{outcome.status}: {outcome.folder}")

@@ -246,7 +246,7 @@ def _image_shape(space: spaces.Space, name: str) -> tuple[int, int, int] | None:
 
 def channels_first(image: Any) -> np.ndarray:
     """An image (height, width, channels) as networks take it."""
-    return np.ascontiguousarray(np.moveaxis(np.asarray(image), -1, 0))
+    return np.array(np.moveaxis(np.asarray(image), -1, 0), order="C")  # a copy: some reuse the image's memory
 
 
 def _vector_size(space: spaces.Space, name: str) -> int:

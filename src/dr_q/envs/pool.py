@@ -258,22 +258,25 @@ class _Prints:
         shown = 0
         for raw in iter(lambda: self._pipe.readline(LONGEST_LINE), b""):
             line = raw.decode(errors="replace").rstrip()
+            if not line:
+                continue
             self.last.append(line.removeprefix(UNSHOWN))
             if line.startswith(UNSHOWN) or shown > MOST_LINES:
                 continue
             shown += 1
             if shown > MOST_LINES:
                 line = f"(more is printed there, and not shown after {MOST_LINES} lines)"
-            with contextlib.suppress(OSError, ValueError):  # nobody listens
-                print(f"seed {self._seed}: {line}", file=sys.stderr, flush=True)
+            with contextlib.suppress(Exception):  # nobody reads it; the pipe must be read all the same
+                sys.stderr.write(f"seed {self._seed}: {line}\n")
+                sys.stderr.flush()
 
-    def wait(self) -> None:
+    def wait(self, seconds: float = 2) -> None:
         """Until all is read that a process has printed which has ended."""
-        self._thread.join(2)
+        self._thread.join(seconds)
 
-    def close(self) -> None:
+    def close(self, seconds: float) -> None:
         """After the process; a grandchild may hold the pipe still."""
-        self.wait()
+        self.wait(seconds)
         if not self._thread.is_alive():
             self._pipe.close()
 
@@ -403,7 +406,7 @@ class ProcessPool(_SharedPart):
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-            worker.prints.close()
+            worker.prints.close(max(0.1, deadline - time.monotonic()))
         self._workers = []
         if self._memory is not None:
             del self._arrays

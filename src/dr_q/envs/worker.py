@@ -130,11 +130,12 @@ if __name__ == "__main__":
         code = 0
     except EnvError as error:
         sys.stdout.flush()  # what the environment printed goes to the same place; the last line is read
-        print(f"{UNSHOWN}{error}", file=sys.stderr)
+        print(f"\n{UNSHOWN}{' '.join(str(error).split())[:5000]}", file=sys.stderr)
         code = ENV_FAILED
     except Exception:  # os._exit below would say nothing of it
         sys.stdout.flush()
-        print("".join(f"{UNSHOWN}{line}\n" for line in traceback.format_exc().splitlines()), end="", file=sys.stderr)
+        lines = [f"{UNSHOWN}{line}" for line in traceback.format_exc().splitlines()]
+        print("\n".join(["", *lines]), file=sys.stderr)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()

@@ -192,7 +192,8 @@ def run_folders(path: str | Path) -> list[Path]:
 
 def without_evaluations(paths: Iterable[str | Path]) -> list[Path]:
     """The runs below these folders that `run_folders` leaves out."""
-    below = {file.parent for path in map(Path, paths) if path.is_dir() for file in path.rglob("run.json")}
+    folders = [path for path in map(Path, paths) if path.is_dir() and not (path / "run.json").exists()]
+    below = {file.parent for path in folders for file in path.rglob("run.json")}
     return sorted(run for run in below if not (run / "evals.csv").exists())
 
 

@@ -32,12 +32,14 @@ def train(
     in_process: bool | None = None,
     background_evaluation: bool | None = None,
     device_memory: float | None = None,
+    may_exit: bool = False,
     **settings: Any,
 ) -> Outcome:
     """Train on a task by name, or on the environment that a callable makes.
 
     `settings` are any of eval_every, eval_episodes, checkpoint_every, keep, noise_dims, and any field of `dr_q.Config`.
-    With `resume=FOLDER` everything comes from that run; `steps` may be more than it had.
+    With `resume=FOLDER` everything comes from that run; `steps` may be more than it had. With `may_exit` a second
+    Ctrl-C ends the process, as the command line's does, also where Python cannot notice it; else it waits for updates.
     """
     for name, value in (("stop_after", stop_after), ("device_memory", device_memory)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
@@ -54,6 +56,7 @@ def train(
         wandb=wandb,
         quiet=quiet,
         on_evaluation=on_evaluation,
+        may_exit=may_exit,
     )
     run_fields = {"eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims"}
     check_names(settings, run_fields | {"seed", "seeds", "steps", "preset", "out"})

@@ -137,12 +137,12 @@ def _card(
 
 def _use(record: dict[str, Any]) -> list[str]:
     if record["history"] == 1:
-        return [f"action = policy.act(obs)  # observations {tuple(record['obs_shape'])}, in the environment's units"]
+        return [f"action = policy.act(obs)  # of {tuple(record['obs_shape'])}, actions in the environment's units"]
     channels, height, width = record["obs_shape"]
     image = (height, width, channels // record["history"])
     return [
         "playing = policy.episode()  # anew after every reset",
-        f"action = playing.act(image)  # uint8 {image}, one after the other; in the environment's units",
+        f"action = playing.act(image)  # uint8 {image}, one after the other; actions in the environment's units",
     ]
 
 

@@ -4,6 +4,7 @@ RL update k sees exactly `exploration_steps` - 1 + k transitions (D10), whatever
 counts agent steps (D9).
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -67,6 +68,8 @@ class Options:
     quiet: bool = False
     on_evaluation: Callback | None = None
     """Called with every evaluation."""
+    may_exit: bool = False
+    """Whether a second signal may end the process where its main thread does not notice it."""
 
 
 def keep_compiled_programs() -> None:
@@ -124,10 +127,14 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     def give_up() -> None:
         if run is not None:
             run.stopped_at_once()
-        pool.close()
+            for ends in (run.display, run.boards):
+                with contextlib.suppress(Exception):
+                    ends.close()
+        if not in_process:
+            pool.close()
 
     try:
-        with Signals("" if options.quiet else _STOPPING, give_up) as signals:
+        with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
             run = _Run(settings, folder, options, pool, for_evaluation, resume)
             try:
                 return run.go(signals)

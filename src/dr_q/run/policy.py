@@ -128,6 +128,8 @@ class Episode:
         expected = (height, width, channels // self._policy.history)
         if np.shape(obs) != expected:
             raise ValueError(f"image of shape {np.shape(obs)}; expected {expected}: height, width, channels")
+        if np.asarray(obs).dtype != np.uint8:
+            raise ValueError(f"image of {np.asarray(obs).dtype}; expected uint8, from 0 to 255")
         frame = channels_first(obs)
         self._frames.extend([frame] * (1 if self._frames else self._policy.history))  # as training begins an episode
         return self._policy.act(np.concatenate(list(self._frames)))

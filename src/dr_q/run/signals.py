@@ -5,11 +5,15 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+SAME = 0.3
+"""Seconds in which a signal that comes again is the same one: some senders reach a process and then its whole group."""
 PATIENCE = 5.0
-"""Seconds in which the main thread must have noticed a second signal."""
+"""Seconds in which the main thread must have left after a second signal."""
+_active: list["Signals"] = []
 
 
 class Signals:
@@ -17,59 +21,88 @@ class Signals:
 
     Python runs handlers in the main thread, between two of its instructions. Where that thread waits for minutes
     inside a library, for updates on a CPU, they would come that late, and two signals as one. So another thread reads
-    them from a socket too (`set_wakeup_fd`): it gives the answer, and ends the process if a second goes unnoticed.
+    them from a socket too (`set_wakeup_fd`): it counts them, gives the answer, and may end the process.
     """
 
     def __init__(self, answer: str = "", give_up: Callable[[], None] | None = None) -> None:
-        """`answer`: a line for the standard error at the first signal. `give_up`: the last thing to do."""
+        """`answer`: a line for the standard error at the first signal.
+
+        `give_up`: the last thing to do before the process is ended, where the main thread does not leave after a second
+        signal; without it the process is not ended.
+        """
         self.received = 0
         self._answer = answer
         self._give_up = give_up
-        self._count = 0
-        self._noticed = threading.Event()
+        self._at_once = False
+        self._left = threading.Event()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Signals":
         """Take both signals, if this is the thread that gets them."""
         if threading.current_thread() is threading.main_thread():
+            self._main = threading.get_ident()
             self._ear, self._mouth = socket.socketpair()
+            self._ear.settimeout(None)
             self._mouth.setblocking(False)
             self._fd_before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
             self._listener = threading.Thread(target=self._listen, daemon=True)
             self._listener.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._take)
+            _active.append(self)
         return self
 
     def _take(self, number: int, _: Any) -> None:
-        if self.received or self._count > 1:
-            self._noticed.set()
+        self.received = self.received or number
+        if self._at_once:
             raise KeyboardInterrupt
-        self.received = number
 
     def _listen(self) -> None:
+        first = None
         while data := self._ear.recv(64):
             for number in data:
-                if number not in (signal.SIGINT, signal.SIGTERM):
+                if number not in (signal.SIGINT, signal.SIGTERM) or self._at_once:
                     continue
-                self._count += 1
-                if self._count == 1 and self._answer:
-                    with contextlib.suppress(OSError):  # nobody listens
-                        os.write(2, f"{self._answer}\n".encode())
-                if self._count > 1 and self._give_up is not None and not self._noticed.wait(PATIENCE):
-                    try:
-                        self._give_up()
-                    finally:
-                        os._exit(128 + number)
+                if first is None:
+                    first = time.monotonic()
+                    if self._answer:
+                        with contextlib.suppress(OSError):  # nobody reads
+                            os.write(2, f"{self._answer}\n".encode())
+                elif time.monotonic() - first >= SAME:
+                    self._at_once = True
+                    # The handler may have run before this was known, and the main thread wait for something again.
+                    signal.pthread_kill(self._main, number)
+                    if self._give_up is not None and not self._left.wait(PATIENCE):
+                        self._end(number, self._give_up)
+
+    @staticmethod
+    def _end(number: int, give_up: Callable[[], None]) -> None:
+        last = threading.Timer(PATIENCE, os._exit, (128 + number,))  # whatever that does
+        last.daemon = True
+        last.start()
+        try:
+            give_up()
+        finally:
+            os._exit(128 + number)
 
     def __exit__(self, *_: object) -> None:
         """Leave them to whoever had them before."""
         if not self._before:
             return
+        self._left.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._fd_before)
-        self._noticed.set()
+        _active.remove(self)
         self._mouth.close()
         self._listener.join()
         self._ear.close()
+
+
+def _after_fork() -> None:
+    """A child's signals are not its parent's."""
+    if _active:
+        signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_after_fork)
