@@ -250,9 +250,8 @@ def test_a_signal_that_comes_twice_at_a_time_is_one(monkeypatch):
     assert signals.received == signal.SIGTERM
 
 
-def test_both_signals_before_python_notices_are_received_too(monkeypatch):
+def test_both_signals_before_python_notices_are_received_too():
     """Handlers run once for all that came meanwhile."""
-    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
     with Signals() as signals:
         signals._at_once = True  # pyright: ignore[reportPrivateUsage] - as the listener has counted
         with pytest.raises(KeyboardInterrupt):

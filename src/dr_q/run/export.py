@@ -137,7 +137,8 @@ def _card(
 
 def _use(record: dict[str, Any]) -> list[str]:
     if record["history"] == 1:
-        return [f"action = policy.act(obs)  # of {tuple(record['obs_shape'])}, actions in the environment's units"]
+        shape = tuple(record["obs_shape"])
+        return [f"action = policy.act(obs)  # observations {shape}, actions in the environment's units"]
     channels, height, width = record["obs_shape"]
     image = (height, width, channels // record["history"])
     return [
