@@ -1,0 +1,369 @@
+"""Every setting of the algorithm, declared once: default, range, unit, the paper's name and symbol, help and group.
+
+Options of the command line, validation, `dr-q presets`, `--help` and the table in `docs/settings.md` read these
+declarations. No jax here: run folders and reports read settings too.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from dr_q.kit import ConfigError, did_you_mean, nearest
+
+Activation = Literal["elu", "relu"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is known of a setting besides its name and type."""
+
+    help: str
+    """What it is, in a sentence."""
+    group: str
+    """The settings that it is listed with."""
+    paper: str = ""
+    """Its row in the paper's table of hyperparameters."""
+    symbol: str = ""
+    """The paper's symbol."""
+    unit: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    check: tuple[str, Callable[[Any], bool]] | None = None
+    """What is allowed, in words, and whether a value is, where a range does not say it."""
+
+    def describe(self) -> str:
+        """Its help, with the paper's name and symbol."""
+        symbol = f" ({self.symbol})" if self.symbol else ""
+        return f"{self.paper}{symbol}: {self.help}" if self.paper and self.help else f"{self.paper}{symbol}{self.help}"
+
+    def allowed(self, kind: Any) -> str:
+        """What values are allowed, in words."""
+        if self.check is not None:
+            return self.check[0]
+        if self.choices:
+            return " or ".join(map(repr, self.choices))
+        if kind is bool:
+            return "True or False"
+        what = "a whole number" if kind is int else "a number"
+        if (self.least, self.most) == (0, 1) and kind is float:
+            return "between 0 and 1"
+        if self.least is not None and self.below is not None:
+            return f"at least {self.least:g} and under {self.below:g}"
+        if self.above is not None:
+            return f"{what}, more than {self.above:g}"
+        if self.least is not None and self.most is not None:
+            return f"{what} from {self.least:,g} to {self.most:,g}"
+        if self.least is not None:
+            return f"{what}, {self.least:g} or more" if self.least == 0 else f"{what}, at least {self.least:g}"
+        return what
+
+    def accepts(self, kind: Any, value: Any) -> bool:
+        """Whether a value is of the kind and in the range."""
+        if self.check is not None:
+            return self.check[1](value)
+        if self.choices:
+            return value in self.choices
+        if kind is bool:
+            return isinstance(value, bool)
+        if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+            return False
+        return (
+            math.isfinite(value)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+
+def setting(default: Any = dataclasses.MISSING, help: str = "", *, group: str, **facts: Any) -> Any:
+    """Declare a setting: a dataclass field with its `Setting` as metadata."""
+    return dataclasses.field(default=default, metadata={"setting": Setting(help, group, **facts)})
+
+
+def settings_of(kind: type) -> dict[str, tuple[dataclasses.Field, Setting]]:
+    """The declared settings of a dataclass, by name and in order."""
+    fields = dataclasses.fields(kind)
+    return {field.name: (field, field.metadata["setting"]) for field in fields if "setting" in field.metadata}
+
+
+def check_settings(values: Any) -> None:
+    """Refuse values that are not allowed; numpy's numbers become Python's, which can be written to a file."""
+    for name, (field, declared) in settings_of(type(values)).items():
+        got = getattr(values, name)
+        if isinstance(got, np.generic):
+            got = got.item()
+            object.__setattr__(values, name, got)
+        try:
+            fine = declared.accepts(field.type, got)
+        except TypeError:  # not even of the kind
+            fine = False
+        if not fine:
+            raise ConfigError(f"{name} must be {declared.allowed(field.type)}, got {got!r}")
+
+
+_LARGEST_BIN = 80.0
+"""Of the reward's bins, before symexp: a little more is no number in float32 any more."""
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+
+
+def _is_reward_range(x: Any) -> bool:
+    return len(x) == 2 and all(map(_is_number, x)) and -_LARGEST_BIN <= x[0] < x[1] <= _LARGEST_BIN
+
+
+_ACTIVATIONS = ("elu", "relu")
+_DATA, _TARGETS, _SAMPLING, _ENCODER = "Acting and data", "Targets and returns", "Sampling", "Encoder"
+_ACTOR, _CRITICS, _MRQ = "Actor", "Critics", "MR.Q only"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """DR.Q's hyperparameters. The defaults are the paper's; one set covers all 73 tasks."""
+
+    exploration_steps: int = setting(
+        10_000,
+        "agent steps with uniformly random actions, before any update",
+        group=_DATA, paper="Exploration steps", unit="agent steps", least=1,
+    )  # fmt: skip
+    exploration_noise: float = setting(
+        0.2,
+        "standard deviation of the normal noise on actions in [-1, 1]",
+        group=_DATA, paper="Exploration noise", least=0,
+    )  # fmt: skip
+    replay_ratio: int = setting(1, "RL updates for each agent step", group=_DATA, paper="Replay ratio (UTD)", least=1)
+    replay_capacity: int = setting(
+        1_000_000,
+        "slots of the replay buffer; a run allocates only what it can fill",
+        group=_DATA, paper="Replay buffer size", unit="slots", least=1,
+    )  # fmt: skip
+    batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1)
+
+    discount: float = setting(
+        0.99, "weight of a reward one step later", group=_TARGETS, paper="Discount factor", symbol="gamma",
+        least=0, most=1,
+    )  # fmt: skip
+    target_period: int = setting(
+        250,
+        "RL updates between copies to the target networks, and encoder updates at each copy",
+        group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1,
+    )  # fmt: skip
+    target_noise: float = setting(
+        0.2,
+        "standard deviation of the noise on the target actor's action",
+        group=_TARGETS, paper="Target policy noise", symbol="sigma", least=0,
+    )  # fmt: skip
+    target_noise_clip: float = setting(
+        0.3, "bound of that noise on either side", group=_TARGETS, paper="Target policy noise clipping", symbol="c",
+        least=0,
+    )  # fmt: skip
+    q_horizon: int = setting(
+        3, "steps of the critics' n-step return", group=_TARGETS, paper="Critic multi-step return horizon",
+        symbol="H_Q", unit="agent steps", least=1,
+    )  # fmt: skip
+
+    sampling: str = setting(
+        "faded-lap", "how transitions are drawn from the replay", group=_SAMPLING, choices=("faded-lap", "uniform")
+    )
+    priority_exponent: float = setting(
+        0.4,
+        "exponent of the TD error; 0 gives every transition priority 1",
+        group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0,
+    )  # fmt: skip
+    min_priority: float = setting(
+        1.0, "the TD error under which all count the same", group=_SAMPLING, paper="LAP minimum priority", above=0
+    )
+    fade_decay: float = setting(
+        1e-4,
+        "fraction of its weight that a transition loses with each one added after it",
+        group=_SAMPLING, paper="Faded PER decay rate", symbol="epsilon", least=0, below=1,
+    )  # fmt: skip
+    fade_floor: float = setting(
+        0.1,
+        "weight that age alone cannot go under",
+        group=_SAMPLING, paper="Faded PER forget weight threshold", symbol="epsilon_low", least=0, most=1,
+    )  # fmt: skip
+
+    encoder_learning_rate: float = setting(3e-4, group=_ENCODER, paper="Encoder learning rate", least=0)
+    encoder_weight_decay: float = setting(0.01, group=_ENCODER, paper="Encoder weight decay", least=0)
+    zs_dim: int = setting(512, "size of the latent state z_s", group=_ENCODER, paper="Encoder z_s dim", least=1)
+    zsa_dim: int = setting(
+        512, "size of the latent state-action z_sa", group=_ENCODER, paper="Encoder z_sa dim", least=1
+    )
+    za_dim: int = setting(
+        256, "size of the embedded action z_a", group=_ENCODER,
+        paper="Encoder z_a dim (used only in the architecture)", least=1,
+    )  # fmt: skip
+    encoder_hidden: int = setting(
+        750, "width of its hidden layers", group=_ENCODER, paper="Encoder hidden dimension", least=1
+    )
+    encoder_activation: Activation = setting(
+        "elu", group=_ENCODER, paper="Encoder activation function", choices=_ACTIVATIONS
+    )
+    reward_bins: int = setting(
+        65, "bins of the two-hot encoding of rewards", group=_ENCODER, paper="Encoder reward bins", least=2
+    )
+    reward_range: tuple[float, float] = setting(
+        (-10.0, 10.0),
+        "of the bins before symexp: +-10 covers rewards of +-22,025",
+        group=_ENCODER, paper="Encoder reward range",
+        check=(f"two numbers, the lower first, within +-{_LARGEST_BIN:g}", _is_reward_range),
+    )  # fmt: skip
+    encoder_horizon: int = setting(
+        5, "steps the latent model is rolled out", group=_ENCODER, paper="Encoder horizon", symbol="H",
+        unit="agent steps", least=1,
+    )  # fmt: skip
+    dynamics_weight: float = setting(
+        1.0, "0: no latent dynamics loss (Eq. 7)", group=_ENCODER, paper="Latent consistency loss weight",
+        symbol="lambda_d", least=0,
+    )  # fmt: skip
+    reward_weight: float = setting(
+        0.1, "0: no reward loss (Eq. 6)", group=_ENCODER, paper="Reward loss weight", symbol="lambda_r", least=0
+    )
+    infonce_weight: float = setting(
+        0.1, "0: no InfoNCE loss (Eq. 8)", group=_ENCODER, paper="InfoNCE loss weight", symbol="lambda_m", least=0
+    )
+    infonce_temperature: float = setting(
+        0.1, "temperature of the InfoNCE loss", group=_ENCODER, paper="InfoNCE temperature", symbol="tau", above=0
+    )
+    pixel_shift: int = setting(
+        4, "largest random shift of images in a training batch; 0 for none", group=_ENCODER, unit="pixels", least=0
+    )
+
+    actor_learning_rate: float = setting(3e-4, group=_ACTOR, paper="Actor learning rate", least=0)
+    actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0)
+    actor_hidden: int = setting(512, "width of its hidden layers", group=_ACTOR, paper="Actor hidden dim", least=1)
+    actor_activation: Activation = setting(
+        "relu", group=_ACTOR, paper="Actor activation function", choices=_ACTIVATIONS
+    )
+
+    critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0)
+    critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0)
+    critic_hidden: int = setting(
+        512, "width of their hidden layers", group=_CRITICS, paper="Critic hidden dim", least=1
+    )
+    critic_activation: Activation = setting(
+        "elu", group=_CRITICS, paper="Critic activation function", choices=_ACTIVATIONS
+    )
+
+    done_weight: float = setting(
+        0.0, "weight of MR.Q's done-flag loss; 0: the flag is not predicted", group=_MRQ, least=0
+    )
+    reward_scaling: bool = setting(
+        False, "whether the critics learn in units of the replay's mean absolute reward (MR.Q)", group=_MRQ
+    )
+    critic_grad_clip: float = setting(
+        0.0, "largest L2 norm of the gradient of both critics together (MR.Q); 0: no limit", group=_MRQ, least=0
+    )
+    pre_tanh_weight: float = setting(
+        0.0, "weight of the mean squared pre-tanh action in the actor loss (MR.Q)", group=_MRQ, least=0
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not allowed."""
+        check_settings(self)
+
+    @property
+    def horizon(self) -> int:
+        """Transitions in the longest window drawn from the replay."""
+        return max(self.encoder_horizon, self.q_horizon)
+
+    @property
+    def predict_done(self) -> bool:
+        """Whether the encoder has an output for the done flag."""
+        return self.done_weight > 0
+
+
+_MRQ_SCALED: dict[str, Any] = {
+    "infonce_weight": 0.0,
+    "fade_decay": 0.0,
+    "done_weight": 0.1,
+    "reward_scaling": True,
+    "critic_grad_clip": 20.0,
+    "pre_tanh_weight": 1e-5,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "dr.q": {},
+    "no-infonce": {"infonce_weight": 0.0},
+    "no-dynamics": {"dynamics_weight": 0.0},
+    "only-lap": {"fade_decay": 0.0},
+    "only-forget": {"priority_exponent": 0.0},
+    "uniform": {"sampling": "uniform"},
+    "mr.q": {
+        **_MRQ_SCALED,
+        "encoder_hidden": 512,
+        "encoder_learning_rate": 1e-4,
+        "encoder_weight_decay": 1e-4,
+        "actor_weight_decay": 1e-4,
+        "critic_weight_decay": 1e-4,
+    },
+    "mr.q-scaled": _MRQ_SCALED,
+    "quick": {
+        "exploration_steps": 1_000,
+        "batch_size": 128,
+        "zs_dim": 128,
+        "zsa_dim": 128,
+        "za_dim": 64,
+        "encoder_hidden": 128,
+        "actor_hidden": 128,
+        "critic_hidden": 128,
+    },
+}
+"""What each preset changes, and nothing else."""
+
+
+def preset(name: str, **changes: Any) -> Config:
+    """The config of a preset.
+
+    Args:
+        name: One of `PRESETS`.
+        changes: Further changes by field name.
+
+    Raises:
+        ConfigError: For an unknown preset or setting, or a value that is not allowed.
+    """
+    if name not in PRESETS:
+        found = nearest(name, PRESETS)
+        hint = f"did you mean '{found[0]}'? " if found else ""
+        raise ConfigError(f"unknown preset '{name}'; {hint}presets: {', '.join(PRESETS)}")
+    check_names(changes)
+    return Config(**{**PRESETS[name], **changes})
+
+
+def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Refuse a name that is neither a setting of `Config` nor one of the others."""
+    known = sorted({*settings_of(Config), *others})
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; settings: {', '.join(known)}"
+            raise ConfigError(f"unknown setting '{name}'{hint}")
+
+
+def config_from_json(config: Mapping[str, Any]) -> Config:
+    """A config from a run's or a policy's record; settings that it lacks, newer than it, have their defaults."""
+    try:
+        check_names(config)
+    except ConfigError as error:
+        raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
+    return Config(**{name: tuple(value) if isinstance(value, list) else value for name, value in config.items()})
+
+
+def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config, also one from JSON, that differ from this version's preset; none if it is unknown."""
+    if preset_name not in PRESETS:
+        return {}
+    usual = dataclasses.asdict(preset(preset_name))
+
+    def plain(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    return {name: value for name, value in config.items() if plain(value) != plain(usual.get(name))}

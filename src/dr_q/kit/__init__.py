@@ -1,0 +1,36 @@
+"""What every part uses and no part owns: errors by kind, nearest names, atomic writes, locks. Nothing but Python."""
+
+from dr_q.kit.errors import (
+    ConfigError,
+    DamagedFileError,
+    DrQError,
+    EnvError,
+    MissingPackageError,
+    RunFolderError,
+    TaskError,
+    ToolError,
+    TrainingError,
+    WorkerError,
+)
+from dr_q.kit.files import replace_file, sync_folder, write_text
+from dr_q.kit.locks import try_lock
+from dr_q.kit.names import did_you_mean, nearest
+
+__all__ = [
+    "ConfigError",
+    "DamagedFileError",
+    "DrQError",
+    "EnvError",
+    "MissingPackageError",
+    "RunFolderError",
+    "TaskError",
+    "ToolError",
+    "TrainingError",
+    "WorkerError",
+    "did_you_mean",
+    "nearest",
+    "replace_file",
+    "sync_folder",
+    "try_lock",
+    "write_text",
+]

@@ -1,0 +1,57 @@
+"""Errors by kind. A message is one line: what happened, the value, what is allowed, what to do next."""
+
+USAGE, FAILURE = 2, 1
+"""Exit codes of the command line: what was asked for cannot be done; what was rightly asked for failed."""
+
+
+class DrQError(Exception):
+    """Base of all errors that are reported in one line, without a traceback."""
+
+    exit_code = FAILURE
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.split()))
+
+
+class ConfigError(DrQError, ValueError):
+    """A setting, an argument or an option with a value that is not allowed."""
+
+    exit_code = USAGE
+
+
+class TaskError(DrQError, ValueError):
+    """A task or an environment that cannot be made, or that DR.Q cannot train on."""
+
+    exit_code = USAGE
+
+
+class RunFolderError(DrQError, ValueError):
+    """A folder that is not what the call needs: no run, no checkpoint, not empty, in use, or of another version."""
+
+    exit_code = USAGE
+
+
+class MissingPackageError(DrQError, ImportError):
+    """An optional package that is not installed."""
+
+    exit_code = USAGE
+
+
+class DamagedFileError(DrQError, ValueError):
+    """A file that does not hold what was once written to it."""
+
+
+class ToolError(DrQError, RuntimeError):
+    """Another program that failed: ffmpeg, for instance."""
+
+
+class TrainingError(DrQError, RuntimeError):
+    """A run that cannot continue."""
+
+
+class EnvError(DrQError, RuntimeError):
+    """An environment that failed while it ran: which one, how, and where in its code."""
+
+
+class WorkerError(DrQError, RuntimeError):
+    """A simulator process that died or does not answer."""

@@ -1,0 +1,222 @@
+"""What an agent observes and how it acts. Environments, replay, networks, packets and policies derive from this.
+
+An observation is a dict of arrays, one for each named part; that of a plain vector or image has one part, `SINGLE`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SINGLE = "obs"
+"""Name of the part of an observation that has only one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Vector:
+    """A part of an observation that is a float32 vector."""
+
+    size: int
+    fields: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """What the vector is joined from, where the environment itself gives something else: keys and shapes of a Dict, or
+    one field without a key for a Box that is no vector."""
+
+    @property
+    def stack(self) -> int:
+        """Vectors are not stacked over time."""
+        return 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the part in an observation."""
+        return (self.size,)
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """Shape of what the replay stores of it for each step."""
+        return self.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its values."""
+        return np.dtype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A part of an observation that is a stack of uint8 frames, joined along the channels, oldest first."""
+
+    channels: int
+    """Of one frame."""
+    height: int
+    width: int
+    stack: int = 1
+    """Frames in one observation."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the part in an observation: (stacked channels, height, width)."""
+        return (self.channels * self.stack, self.height, self.width)
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """Shape of what the replay stores of it for each step: one frame."""
+        return (self.channels, self.height, self.width)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its values."""
+        return np.dtype(np.uint8)
+
+
+Part = Vector | Image
+Obs = Mapping[str, Any]
+"""An observation: an array for each part."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ObsSpec:
+    """The named parts of an observation, in the environment's order."""
+
+    parts: tuple[tuple[str, Part], ...]
+
+    @staticmethod
+    def single(part: Part) -> "ObsSpec":
+        """An observation of one part."""
+        return ObsSpec(((SINGLE, part),))
+
+    @staticmethod
+    def vector(size: int) -> "ObsSpec":
+        """A plain vector."""
+        return ObsSpec.single(Vector(size))
+
+    @staticmethod
+    def image(channels: int, height: int, width: int, stack: int) -> "ObsSpec":
+        """A plain stack of frames."""
+        return ObsSpec.single(Image(channels, height, width, stack))
+
+    def __getitem__(self, name: str) -> Part:
+        """The part of that name."""
+        return dict(self.parts)[name]
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Names of the parts that are images."""
+        return tuple(name for name, part in self.parts if isinstance(part, Image))
+
+    @property
+    def stack(self) -> int:
+        """The longest stack of frames among the parts; 1 for vectors."""
+        return max(part.stack for _, part in self.parts)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes that the replay stores of an observation for each step."""
+        return sum(math.prod(part.frame_shape) * part.dtype.itemsize for _, part in self.parts)
+
+    def zeros(self, *leading: int) -> dict[str, np.ndarray]:
+        """Observations of zeros, with leading axes."""
+        return {name: np.zeros((*leading, *part.shape), part.dtype) for name, part in self.parts}
+
+    def zero_frames(self, *leading: int) -> dict[str, np.ndarray]:
+        """What the replay stores of observations, zeros, with leading axes."""
+        return {name: np.zeros((*leading, *part.frame_shape), part.dtype) for name, part in self.parts}
+
+    def newest_frames(self, obs: Obs, axis: int = 0) -> dict[str, Any]:
+        """Of each stack the last frame, of each vector the whole; `axis` is that of the channels."""
+        before = (slice(None),) * axis
+        return {
+            name: obs[name][(*before, slice(obs[name].shape[axis] - part.frame_shape[0], None))]
+            for name, part in self.parts
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuousActions:
+    """Real numbers with bounds; agents act in [-1, 1] in every dimension (D4)."""
+
+    low: tuple[float, ...]
+    """Lower bounds in the environment's own units, one for each dimension."""
+    high: tuple[float, ...]
+    """Upper bounds."""
+    shape: tuple[int, ...] | None = None
+    """Shape of the environment's own actions, where they are not vectors."""
+
+    @property
+    def dim(self) -> int:
+        """Size of the vector that the networks give and take."""
+        return len(self.low)
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteActions:
+    """Choices; agents act in one-hot vectors, joined where there are several choices at once."""
+
+    choices: tuple[int, ...]
+    """How many values each choice has."""
+    start: tuple[int, ...] = ()
+    """The first value of each, where it is not 0."""
+
+    @property
+    def dim(self) -> int:
+        """Size of the vector that the networks give and take."""
+        return sum(self.choices)
+
+
+ActionSpec = ContinuousActions | DiscreteActions
+
+
+class Spaces(NamedTuple):
+    """What an agent must know of an environment; hashable."""
+
+    obs: ObsSpec
+    action: ActionSpec
+
+
+def spaces_to_json(spaces: Spaces) -> dict[str, Any]:
+    """For a policy's record."""
+    kinds = {Vector: "vector", Image: "image", ContinuousActions: "continuous", DiscreteActions: "discrete"}
+    return {
+        "obs": {name: {"kind": kinds[type(part)], **dataclasses.asdict(part)} for name, part in spaces.obs.parts},
+        "action": {"kind": kinds[type(spaces.action)], **dataclasses.asdict(spaces.action)},
+    }
+
+
+def spaces_from_json(record: Mapping[str, Any]) -> Spaces:
+    """What `spaces_to_json` wrote; KeyError, TypeError or ValueError where it did not."""
+    kinds = {"vector": Vector, "image": Image, "continuous": ContinuousActions, "discrete": DiscreteActions}
+
+    def build(fields: Mapping[str, Any]) -> Any:
+        values = {name: _hashable(value) for name, value in fields.items() if name != "kind"}
+        return kinds[fields["kind"]](**values)
+
+    parts = tuple((name, build(fields)) for name, fields in record["obs"].items())
+    return Spaces(ObsSpec(parts), build(record["action"]))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
+class ActionScale:
+    """[-1, 1] to an environment's bounds and back, per dimension (D4)."""
+
+    def __init__(self, spec: ContinuousActions):
+        self.low = np.asarray(spec.low, np.float64)
+        self.high = np.asarray(spec.high, np.float64)
+        # The outermost numbers of float32 inside: rounding a bound may lead out, and some environments check.
+        self._lowest, self._highest = (bound.astype(np.float32) for bound in (self.low, self.high))
+        self._lowest = np.where(self._lowest < self.low, np.nextafter(self._lowest, np.float32(np.inf)), self._lowest)
+        outside = self._highest > self.high
+        self._highest = np.where(outside, np.nextafter(self._highest, np.float32(-np.inf)), self._highest)
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """From [-1, 1] to the environment's units, never outside its bounds."""
+        scaled = self.low + (np.asarray(action, np.float64) + 1) * 0.5 * (self.high - self.low)
+        return np.clip(scaled.astype(np.float32), self._lowest, self._highest)
+
+    def to_unit(self, action: np.ndarray) -> np.ndarray:
+        """From the environment's units to [-1, 1]."""
+        return (2 * (np.asarray(action, np.float64) - self.low) / (self.high - self.low) - 1).astype(np.float32)
