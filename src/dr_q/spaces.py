@@ -19,24 +19,22 @@ class Vector:
     """A part of an observation that is a float32 vector."""
 
     size: int
+    """Of one step's vector."""
+    stack: int = 1
+    """Steps joined in one observation, oldest first."""
     fields: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """What the vector is joined from, where the environment itself gives something else: keys and shapes of a Dict, or
     one field without a key for a Box that is no vector."""
 
     @property
-    def stack(self) -> int:
-        """Vectors are not stacked over time."""
-        return 1
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the part in an observation."""
-        return (self.size,)
+        return (self.size * self.stack,)
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
         """Shape of what the replay stores of it for each step."""
-        return self.shape
+        return (self.size,)
 
     @property
     def dtype(self) -> np.dtype:
@@ -173,6 +171,17 @@ class Spaces(NamedTuple):
 
     obs: ObsSpec
     action: ActionSpec
+
+    def sizes(self) -> "Spaces":
+        """The same without what adapters alone need (bounds, fields): what compiled programs depend on."""
+        parts = tuple(
+            (name, dataclasses.replace(part, fields=()) if isinstance(part, Vector) else part)
+            for name, part in self.obs.parts
+        )
+        action = self.action
+        if isinstance(action, ContinuousActions):
+            action = ContinuousActions((-1.0,) * action.dim, (1.0,) * action.dim)
+        return Spaces(ObsSpec(parts), action)
 
 
 def spaces_to_json(spaces: Spaces) -> dict[str, Any]:

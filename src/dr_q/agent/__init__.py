@@ -1,17 +1,11 @@
-"""The agent of one seed: config, state, losses, updates and actions, all pure."""
+"""The agent of one seed: state, losses, updates, metrics and actions, all pure."""
 
 from dr_q.agent.act import explore, greedy_action, random_action
-from dr_q.agent.config import PRESETS, Config, ConfigError, check_names, preset
-from dr_q.agent.losses import (
-    CriticBatch,
-    EncoderTerms,
-    actor_loss,
-    critic_loss,
-    critic_target,
-    encoder_loss,
-    encoder_terms,
-)
-from dr_q.agent.state import Agent, Networks, TaskShape, init_agent, init_networks, init_replay
+from dr_q.agent.losses import CriticBatch, actor_loss, critic_target
+from dr_q.agent.metrics import METRICS, metric_names, update_metrics
+from dr_q.agent.rollout import Rollout, roll_out
+from dr_q.agent.state import Agent, Networks, PolicyNetworks, init_agent, init_networks
+from dr_q.agent.terms import TERMS, Prediction, Term, encoder_loss, encoder_terms, predict
 from dr_q.agent.update import (
     ActorCriticMetrics,
     CriticDraw,
@@ -23,29 +17,28 @@ from dr_q.agent.update import (
     encoder_step,
     learn_actor_critic,
     learn_encoder,
-    renew,
-    renew_targets,
+    sync_targets,
+    sync_targets_and_train_encoder,
     update_actor_critic,
     update_encoder,
 )
 
 __all__ = [
-    "PRESETS",
+    "METRICS",
+    "TERMS",
     "ActorCriticMetrics",
     "Agent",
-    "Config",
-    "ConfigError",
     "CriticBatch",
     "CriticDraw",
     "EncoderDraws",
     "EncoderMetrics",
-    "EncoderTerms",
     "Networks",
-    "TaskShape",
+    "PolicyNetworks",
+    "Prediction",
+    "Rollout",
+    "Term",
     "actor_critic_step",
     "actor_loss",
-    "check_names",
-    "critic_loss",
     "critic_target",
     "draw_for_critic",
     "draw_for_encoder",
@@ -56,13 +49,15 @@ __all__ = [
     "greedy_action",
     "init_agent",
     "init_networks",
-    "init_replay",
     "learn_actor_critic",
     "learn_encoder",
-    "preset",
+    "metric_names",
+    "predict",
     "random_action",
-    "renew",
-    "renew_targets",
+    "roll_out",
+    "sync_targets",
+    "sync_targets_and_train_encoder",
     "update_actor_critic",
     "update_encoder",
+    "update_metrics",
 ]

@@ -3,17 +3,17 @@
 import jax
 from jaxtyping import Array, Float, Key
 
-from dr_q.agent.config import Config
 from dr_q.agent.state import Networks
+from dr_q.config import Config
 from dr_q.equations import exploration_action
 
 
-def greedy_action(networks: Networks, obs: Array) -> Float[Array, "A"]:
+def greedy_action(networks: Networks, obs: dict[str, Array]) -> Float[Array, "A"]:
     """The actor's action for one observation, without noise."""
-    return networks.actor(networks.encoder.z_s(obs[None]))[0]
+    return networks.policy(jax.tree.map(lambda x: x[None], obs))[0]
 
 
-def explore(config: Config, networks: Networks, obs: Array, key: Key[Array, ""]) -> Float[Array, "A"]:
+def explore(config: Config, networks: Networks, obs: dict[str, Array], key: Key[Array, ""]) -> Float[Array, "A"]:
     """The actor's action for one observation, with exploration noise."""
     action = greedy_action(networks, obs)
     return exploration_action(action, jax.random.normal(key, action.shape), config.exploration_noise)

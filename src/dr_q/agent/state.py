@@ -1,6 +1,5 @@
 """What one agent is: its networks, their targets, and the optimisers' states."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -9,34 +8,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from dr_q import replay
-from dr_q.agent.config import Config
-from dr_q.networks import Actor, Encoder, TwinCritic
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskShape:
-    """What the agent must know of a task."""
-
-    obs_shape: tuple[int, ...]
-    """(dim,) for vectors; (stacked channels, height, width) for pixels."""
-    action_dim: int
-    """Dimensions of an action."""
-    history: int = 1
-    """Frames stacked into one observation; 1 for vectors."""
-
-    @property
-    def pixels(self) -> bool:
-        """Whether observations are images."""
-        return len(self.obs_shape) == 3
-
-    @property
-    def frame_shape(self) -> tuple[int, ...]:
-        """Shape of one frame of the stack."""
-        first, *rest = self.obs_shape
-        if first % self.history:
-            raise ValueError(f"{first} channels cannot be a stack of {self.history} frames")
-        return (first // self.history, *rest)
+from dr_q.config import Config
+from dr_q.networks import Actor, Encoder, StateEncoder, TwinCritic
+from dr_q.spaces import Spaces
 
 
 class Networks(eqx.Module):
@@ -46,6 +20,22 @@ class Networks(eqx.Module):
     actor: Actor
     critic: TwinCritic
 
+    @property
+    def policy(self) -> "PolicyNetworks":
+        """What acts."""
+        return PolicyNetworks(self.encoder.state, self.actor)
+
+
+class PolicyNetworks(eqx.Module):
+    """f and the actor: all that acting needs."""
+
+    state: StateEncoder
+    actor: Actor
+
+    def __call__(self, obs: dict[str, Array]) -> Float[Array, "B A"]:
+        """Actions in [-1, 1] for a batch of observations."""
+        return self.actor(self.state(obs))
+
 
 class Agent(eqx.Module):
     """An agent of one seed. A value: updates return a new one."""
@@ -53,24 +43,23 @@ class Agent(eqx.Module):
     online: Networks
     """The networks that act and learn."""
     target: Networks
-    """Their copy from the last renewal."""
+    """Their copy from the last target update."""
     encoder_optimiser: optax.OptState
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     reward_scale: Float[Array, ""]
-    """Mean absolute reward at the last renewal, the unit of the critics' values; 1 without reward scaling."""
+    """Mean absolute reward at the last target update, the unit of the critics' values; 1 without reward scaling."""
     target_reward_scale: Float[Array, ""]
-    """The same at the renewal before, the unit of the target critics' values."""
+    """The same at the target update before, the unit of the target critics' values."""
 
 
-def init_networks(config: Config, shape: TaskShape, key: Key[Array, ""]) -> Networks:
+def init_networks(config: Config, spaces: Spaces, key: Key[Array, ""]) -> Networks:
     """Fresh networks for a task."""
     key_encoder, key_actor, key_critic = jax.random.split(key, 3)
     return Networks(
         encoder=Encoder.init(
             key_encoder,
-            shape.obs_shape,
-            shape.action_dim,
+            spaces,
             zs_dim=config.zs_dim,
             za_dim=config.za_dim,
             zsa_dim=config.zsa_dim,
@@ -79,7 +68,7 @@ def init_networks(config: Config, shape: TaskShape, key: Key[Array, ""]) -> Netw
             reward_bins=config.reward_bins,
             predict_done=config.predict_done,
         ),
-        actor=Actor.init(key_actor, config.zs_dim, shape.action_dim, config.actor_hidden, config.actor_activation),
+        actor=Actor.init(key_actor, config.zs_dim, spaces.action.dim, config.actor_hidden, config.actor_activation),
         critic=TwinCritic.init(key_critic, config.zsa_dim, config.critic_hidden, config.critic_activation),
     )
 
@@ -95,24 +84,6 @@ def init_agent(config: Config, networks: Networks) -> Agent:
         reward_scale=jnp.ones(()),
         target_reward_scale=jnp.ones(()),
     )
-
-
-def init_replay(
-    config: Config, shape: TaskShape, capacity: int | None = None, *, frames_elsewhere: bool = False
-) -> replay.Replay:
-    """An empty replay for a task; `capacity` slots where the run needs fewer than the config allows."""
-    spec = replay.ReplaySpec(
-        capacity=config.replay_capacity if capacity is None else capacity,
-        frame_shape=shape.frame_shape,
-        action_dim=shape.action_dim,
-        pixels=shape.pixels,
-        history=shape.history,
-        horizon=config.horizon,
-        fade_decay=config.fade_decay,
-        fade_floor=config.fade_floor,
-        frames_elsewhere=frames_elsewhere,
-    )
-    return replay.init(spec, config.initial_priority)
 
 
 def encoder_optimiser(config: Config) -> optax.GradientTransformation:

@@ -1,6 +1,6 @@
 """One agent's learning, as pure functions for one seed.
 
-The loop calls `renew` before RL updates 1, 251, 501, ..., and for each of them `draw_for_critic` and
+The loop calls `sync_targets_and_train_encoder` before RL updates 1, 251, 501, ..., and for each of them `draw_for_critic` and
 `learn_actor_critic`, together `update_actor_critic`. `encoder_step` and `actor_critic_step` are the same updates on a
 given batch.
 """
@@ -14,19 +14,13 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q import replay as rp
-from dr_q.agent.config import Config
-from dr_q.agent.losses import (
-    CriticBatch,
-    EncoderTerms,
-    actor_loss,
-    critic_loss,
-    critic_target,
-    encoder_loss,
-    encoder_terms,
-)
+from dr_q.agent.losses import CriticBatch, actor_loss, critic_target
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
-from dr_q.equations import lap_priority, n_step_return, random_shift
+from dr_q.agent.terms import encoder_loss, encoder_terms, predict
+from dr_q.config import Config
+from dr_q.equations import n_step_return, random_shift
 from dr_q.networks import Encoder
+from dr_q.spaces import ObsSpec
 
 _DRAWS = 4_096
 """Starts drawn at once for one seed: enough to fill a GPU, few enough to need little memory."""
@@ -36,7 +30,8 @@ class EncoderMetrics(NamedTuple):
     """What an encoder update saw."""
 
     loss: Float[Array, ""]
-    terms: EncoderTerms
+    terms: dict[str, Float[Array, ""]]
+    """By the names of `terms.TERMS`."""
 
 
 class ActorCriticMetrics(NamedTuple):
@@ -47,11 +42,11 @@ class ActorCriticMetrics(NamedTuple):
     """With the critics just updated."""
     q: Float[Array, "B 2"]
     q_target: Float[Array, "B"]
-    priority: Float[Array, "B"]
+    td_error: Float[Array, "B"]
 
 
 class EncoderDraws(NamedTuple):
-    """What encoder updates learn from: one, or all of a renewal along a leading axis."""
+    """What encoder updates learn from: one, or all of a target period along a leading axis."""
 
     slots: Int[Array, "*P B"]
     key_shift: Key[Array, "*P"]
@@ -65,9 +60,11 @@ class CriticDraw(NamedTuple):
     key_noise: Key[Array, ""]
 
 
-def renew(config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]) -> tuple[Agent, EncoderMetrics]:
+def sync_targets_and_train_encoder(
+    config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
+) -> tuple[Agent, EncoderMetrics]:
     """Copy online to target networks, then `target_period` encoder updates; the mean of what they saw."""
-    agent = renew_targets(config, agent, replay)
+    agent = sync_targets(config, agent, replay)
 
     def step(learning: _Learning, draw: EncoderDraws) -> tuple[_Learning, EncoderMetrics]:
         new, seen = learn_encoder(config, _with(agent, learning), replay, draw)
@@ -80,7 +77,7 @@ def renew(config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]) 
 
 
 def draw_for_encoder(config: Config, replay: rp.Replay, key: Key[Array, ""]) -> EncoderDraws:
-    """The batches of all encoder updates of a renewal; nothing that decides them changes meanwhile."""
+    """The batches of all encoder updates of a target period; nothing that decides them changes meanwhile."""
     updates = config.target_period
     at_once = max(n for n in range(1, updates + 1) if updates % n == 0 and (n * config.batch_size <= _DRAWS or n == 1))
     keys = jax.vmap(jax.random.split)(jax.random.split(key, updates))
@@ -105,12 +102,14 @@ def _with(agent: Agent, learning: _Learning) -> Agent:
     return dataclasses.replace(agent, online=online, encoder_optimiser=learning.optimiser)
 
 
-def renew_targets(config: Config, agent: Agent, replay: rp.Replay) -> Agent:
-    """Copy online to target networks and, in MR.Q, renew the reward scale."""
-    renewed = dataclasses.replace(agent, target=jax.tree.map(jnp.copy, agent.online))
+def sync_targets(config: Config, agent: Agent, replay: rp.Replay) -> Agent:
+    """Copy online to target networks and, in MR.Q, measure the reward scale again."""
+    synced = dataclasses.replace(agent, target=jax.tree.map(jnp.copy, agent.online))
     if not config.reward_scaling:
-        return renewed
-    return dataclasses.replace(renewed, target_reward_scale=agent.reward_scale, reward_scale=rp.mean_abs_reward(replay))
+        return synced
+    return dataclasses.replace(
+        synced, target_reward_scale=agent.reward_scale, reward_scale=rp.mean_abs_reward(replay.storage)
+    )
 
 
 def update_encoder(
@@ -123,15 +122,25 @@ def update_encoder(
 
 
 def learn_encoder(
-    config: Config, agent: Agent, replay: rp.Replay, draw: EncoderDraws, frames: Array | None = None
+    config: Config, agent: Agent, replay: rp.Replay, draw: EncoderDraws, frames: rp.Frames | None = None
 ) -> tuple[Agent, EncoderMetrics]:
     """One encoder update on one of the draws; `frames` where the replay does not hold them."""
-    batch = rp.sample_subtrajectory(replay, draw.slots, config.encoder_horizon, frames)
-    if replay.spec.pixels and config.pixel_shift:
-        images = batch.obs.reshape(-1, *batch.obs.shape[2:])
-        shifted = random_shift(images, draw.key_shift, config.pixel_shift)
-        batch = batch._replace(obs=shifted.reshape(batch.obs.shape))
-    return encoder_step(config, agent, batch, replay.has_terminated)
+    batch = rp.sample_subtrajectory(replay.storage, draw.slots, config.encoder_horizon, frames)
+    batch = batch._replace(obs=shift_images(config, replay.spec.obs, batch.obs, draw.key_shift))
+    return encoder_step(config, agent, batch, replay.storage.has_terminated)
+
+
+def shift_images(config: Config, spec: ObsSpec, obs: dict[str, Array], key: Key[Array, ""]) -> dict[str, Array]:
+    """Observations with any leading axes, each of their images shifted at random."""
+    if not config.pixel_shift:
+        return obs
+    several = len(spec.images) > 1
+    shifted = {}
+    for index, name in enumerate(spec.images):
+        images = obs[name].reshape(-1, *obs[name].shape[-3:])
+        key_part = jax.random.fold_in(key, index) if several else key
+        shifted[name] = random_shift(images, key_part, config.pixel_shift).reshape(obs[name].shape)
+    return {**obs, **shifted}
 
 
 def update_actor_critic(
@@ -142,29 +151,31 @@ def update_actor_critic(
 
 
 def learn_actor_critic(
-    config: Config, agent: Agent, replay: rp.Replay, draw: CriticDraw, frames: Array | None = None
+    config: Config, agent: Agent, replay: rp.Replay, draw: CriticDraw, frames: rp.Frames | None = None
 ) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
     """One RL update on what was drawn; `frames` where the replay does not hold them."""
-    sample = rp.sample_n_step(replay, draw.slots, config.q_horizon, frames)
+    sample = rp.sample_n_step(replay.storage, draw.slots, config.q_horizon, frames)
     obs, next_obs = sample.obs, sample.next_obs
-    if replay.spec.pixels and config.pixel_shift:
-        both = random_shift(jnp.concatenate([obs, next_obs]), draw.key_shift, config.pixel_shift)
-        obs, next_obs = jnp.split(both, 2)
+    if replay.spec.obs.images and config.pixel_shift:
+        both = jax.tree.map(lambda *ends: jnp.concatenate(ends), obs, next_obs)
+        both = shift_images(config, replay.spec.obs, both, draw.key_shift)
+        obs, next_obs = ({name: jnp.split(x, 2)[i] for name, x in both.items()} for i in (0, 1))
     n_step_reward, n_step_discount = n_step_return(sample.reward, sample.not_done, config.discount)
     batch = CriticBatch(obs, sample.action, n_step_reward, n_step_discount, next_obs)
     standard_normal = jax.random.normal(draw.key_noise, sample.action.shape)
     agent, metrics = actor_critic_step(config, agent, batch, standard_normal)
-    return agent, rp.write_priority(replay, draw.slots, metrics.priority), metrics
+    return agent, rp.write_priority(replay, draw.slots, metrics.td_error), metrics
 
 
 def encoder_step(
-    config: Config, agent: Agent, batch: rp.Subtrajectory, train_done: Bool[Array, ""]
+    config: Config, agent: Agent, batch: rp.Subtrajectory, has_terminated: Bool[Array, ""]
 ) -> tuple[Agent, EncoderMetrics]:
     """One step of the encoder down its loss (Eq. 9) on a given batch."""
 
     def loss_and_terms(encoder):
-        terms = encoder_terms(config, encoder, agent.target.encoder, batch)
-        return encoder_loss(config, terms, train_done), terms
+        prediction = predict(encoder, agent.target.encoder, batch, has_terminated)
+        terms = encoder_terms(config, prediction)
+        return encoder_loss(config, prediction, terms), terms
 
     (loss, terms), gradient = jax.value_and_grad(loss_and_terms, has_aux=True)(agent.online.encoder)
     encoder, optimiser = _descend(encoder_optimiser(config), gradient, agent.encoder_optimiser, agent.online.encoder)
@@ -181,7 +192,10 @@ def actor_critic_step(
     state_half = encoder.state_action.state_half(z_s)
     z_sa = encoder.state_action.join(state_half, encoder.state_action.action_half(batch.action))
 
-    (loss_critic, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(agent.online.critic, z_sa, target)
+    def loss_and_values(critic):
+        return critic.loss(z_sa, target)
+
+    (loss_critic, q), gradient = jax.value_and_grad(loss_and_values, has_aux=True)(agent.online.critic)
     if config.critic_grad_clip:
         gradient = _clip_norm(gradient, config.critic_grad_clip)
     critic, critic_state = _descend(critic_optimiser(config), gradient, agent.critic_optimiser, agent.online.critic)
@@ -199,8 +213,7 @@ def actor_critic_step(
         actor_optimiser=actor_state,
         critic_optimiser=critic_state,
     )
-    priority = lap_priority(q, target, config.min_priority, config.priority_exponent)
-    return new, ActorCriticMetrics(loss_critic, loss_actor, q, target, priority)
+    return new, ActorCriticMetrics(loss_critic, loss_actor, q, target, agent.online.critic.td_error(q, target))
 
 
 def _descend(

@@ -2,13 +2,14 @@
 
 from dr_q.equations.actions import exploration_action, target_action
 from dr_q.equations.augmentation import random_shift
-from dr_q.equations.fading import fade_weight, faded_probability, floor_age
-from dr_q.equations.priority import lap_priority
+from dr_q.equations.fading import NEVER, fade_weight, faded_probability, floor_age
+from dr_q.equations.priority import lap_priority, td_error
 from dr_q.equations.representation import infonce, latent_mse, reward_cross_entropy, unit
 from dr_q.equations.returns import alive_steps, huber, n_step_return, q_target
 from dr_q.equations.two_hot import reward_bins, symexp, two_hot, two_hot_mean
 
 __all__ = [
+    "NEVER",
     "alive_steps",
     "exploration_action",
     "fade_weight",
@@ -25,6 +26,7 @@ __all__ = [
     "reward_cross_entropy",
     "symexp",
     "target_action",
+    "td_error",
     "two_hot",
     "two_hot_mean",
     "unit",

@@ -4,9 +4,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def lap_priority(
-    q: Float[Array, "B critics"], target: Float[Array, "B"], minimum: float, exponent: float
-) -> Float[Array, "B"]:
-    """max(|delta|, minimum)^exponent, delta the larger TD error of the critics (Eq. 10)."""
-    td_error = jnp.max(jnp.abs(q - target[:, None]), axis=-1)
+def td_error(q: Float[Array, "B critics"], target: Float[Array, "B"]) -> Float[Array, "B"]:
+    """|delta|, the larger one of the critics' (Eq. 10)."""
+    return jnp.max(jnp.abs(q - target[:, None]), axis=-1)
+
+
+def lap_priority(td_error: Float[Array, "B"], minimum: float, exponent: float) -> Float[Array, "B"]:
+    """max(|delta|, minimum)^exponent (Eq. 10)."""
     return jnp.maximum(td_error, minimum) ** exponent

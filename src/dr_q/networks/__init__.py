@@ -4,16 +4,17 @@ from dr_q.networks.actor import Actor
 from dr_q.networks.critic import Critic, TwinCritic
 from dr_q.networks.encoder import (
     Encoder,
-    Outcome,
-    PixelStateEncoder,
+    ImageBranch,
     Prediction,
     Predictor,
+    RewardPrediction,
     StateActionEncoder,
-    VectorStateEncoder,
+    StateEncoder,
+    VectorBranch,
     conv_outputs,
 )
 from dr_q.networks.layers import MLP, Conv, Linear, product
-from dr_q.networks.norm import Activation, Kept, norm_backward, norm_forward, normed
+from dr_q.networks.norm import Activation, NormResiduals, norm_backward, norm_forward, normed
 from dr_q.networks.torch_names import actor_from_torch, critic_from_torch, encoder_from_torch
 
 __all__ = [
@@ -23,15 +24,16 @@ __all__ = [
     "Conv",
     "Critic",
     "Encoder",
-    "Kept",
+    "ImageBranch",
     "Linear",
-    "Outcome",
-    "PixelStateEncoder",
+    "NormResiduals",
     "Prediction",
     "Predictor",
+    "RewardPrediction",
     "StateActionEncoder",
+    "StateEncoder",
     "TwinCritic",
-    "VectorStateEncoder",
+    "VectorBranch",
     "actor_from_torch",
     "conv_outputs",
     "critic_from_torch",

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from dr_q.equations import huber, td_error
 from dr_q.networks.layers import MLP, Linear, padded_width
 from dr_q.networks.norm import Activation
 
@@ -55,3 +56,15 @@ class TwinCritic(eqx.Module):
         # Broadcast, not shared: XLA makes one wide product of a shared input and transposes the weights for it.
         both = jnp.broadcast_to(z_sa, (CRITICS, *z_sa.shape))
         return jax.vmap(lambda critic, z: critic(z), out_axes=-1)(self.stacked, both)
+
+    def loss(
+        self, z_sa: Float[Array, "B zsa"], target: Float[Array, "B"]
+    ) -> tuple[Float[Array, ""], Float[Array, "B 2"]]:
+        """Huber loss over batch and both critics (Eq. 13), and the critics' values."""
+        q = self(z_sa)
+        return jnp.mean(huber(q - target[:, None])), q
+
+    @staticmethod
+    def td_error(q: Float[Array, "B 2"], target: Float[Array, "B"]) -> Float[Array, "B"]:
+        """By how much the values differ from the target, of the two critics the larger one (Eq. 10)."""
+        return td_error(q, target)

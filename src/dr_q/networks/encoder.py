@@ -1,7 +1,7 @@
 """The representation: state encoder f, state-action encoder g, and the linear MDP predictor M (Eq. 5)."""
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,13 +11,14 @@ from jaxtyping import Array, Float, Key, UInt8
 from dr_q.networks.convolutions import conv_features
 from dr_q.networks.layers import MLP, Conv, Linear, pad_last, padded_input, padded_width, product
 from dr_q.networks.norm import ACTIVATIONS, Activation, normed
+from dr_q.spaces import Image, ObsSpec, Spaces, Vector
 
 _CONV_CHANNELS = 32
 CONV_STRIDES = (2, 2, 2, 1)
 _KERNEL = 3
 
 
-class Outcome(NamedTuple):
+class RewardPrediction(NamedTuple):
     """What M reads off z_sa besides the next latent state."""
 
     reward_logits: Float[Array, "*B bins"]
@@ -37,34 +38,87 @@ class Prediction(NamedTuple):
     """Predicted done flag; MR.Q only."""
 
 
-class VectorStateEncoder(eqx.Module):
-    """f for vectors: activation(LayerNorm(MLP(obs)))."""
+class VectorBranch(eqx.Module):
+    """f's branch for a vector: an MLP."""
 
     mlp: MLP
 
     @staticmethod
-    def from_mlp(mlp: MLP) -> "VectorStateEncoder":
-        """f around an MLP of its true input size."""
+    def from_mlp(mlp: MLP) -> "VectorBranch":
+        """The branch around an MLP of its true input size."""
         n_out, n_in = mlp.hidden1.weight.shape
-        return VectorStateEncoder(dataclasses.replace(mlp, hidden1=mlp.hidden1.padded(padded_input(n_in), n_out)))
+        return VectorBranch(dataclasses.replace(mlp, hidden1=mlp.hidden1.padded(padded_input(n_in), n_out)))
 
-    def __call__(self, obs: Float[Array, "*B obs"]) -> Float[Array, "*B zs"]:
-        """Latent state of each observation."""
-        obs = pad_last(obs, self.mlp.hidden1.weight.shape[1])
-        return self.mlp.normed(obs, self.mlp.output.bias.size)
+    @staticmethod
+    def init(key: Key[Array, ""], part: Vector, zs_dim: int, hidden: int, activation: Activation) -> "VectorBranch":
+        """A fresh branch for a part of an observation."""
+        return VectorBranch.from_mlp(MLP.init(key, part.shape[0], hidden, zs_dim, activation))
+
+    @property
+    def last(self) -> Linear:
+        """The layer that gives the branch's share of z_s, before its norm."""
+        return self.mlp.output
+
+    def features(self, x: Float[Array, "*B obs"]) -> Float[Array, "*B hidden"]:
+        """What the last layer is given."""
+        return self.mlp.hidden(pad_last(x, self.mlp.hidden1.weight.shape[1]))
 
 
-class PixelStateEncoder(eqx.Module):
-    """f for images: four convolutions, flattened channel-major, then activation(LayerNorm(Linear))."""
+class ImageBranch(eqx.Module):
+    """f's branch for a stack of frames: four convolutions, flattened channel-major, then a Linear."""
 
     convs: tuple[Conv, ...]
     linear: Linear
     activation: Activation = eqx.field(static=True)
 
-    def __call__(self, obs: UInt8[Array, "B c h w"]) -> Float[Array, "B zs"]:
-        """Latent state of each stack of frames."""
-        x: Array = conv_features(self.activation, self.convs, obs)  # pyright: ignore[reportAssignmentType] - jax.custom_vjp loses the type
-        return self.linear.normed(x.reshape(x.shape[0], -1), self.activation, self.linear.bias.size)
+    @staticmethod
+    def init(key: Key[Array, ""], part: Image, zs_dim: int, hidden: int, activation: Activation) -> "ImageBranch":
+        """A fresh branch for a part of an observation; `hidden` is for vectors."""
+        channels, height, width = part.shape
+        keys = jax.random.split(key, len(CONV_STRIDES) + 1)
+        convs = []
+        for key_conv, stride in zip(keys[:-1], CONV_STRIDES, strict=True):
+            convs.append(Conv.init(key_conv, channels, _CONV_CHANNELS, stride))
+            channels = _CONV_CHANNELS
+            height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
+        return ImageBranch(tuple(convs), Linear.init(keys[-1], channels * height * width, zs_dim), activation)
+
+    @property
+    def last(self) -> Linear:
+        """The layer that gives the branch's share of z_s, before its norm."""
+        return self.linear
+
+    def features(self, x: UInt8[Array, "B c h w"]) -> Float[Array, "B features"]:
+        """What the last layer is given."""
+        maps: Array = conv_features(self.activation, self.convs, x)  # pyright: ignore[reportAssignmentType] - jax.custom_vjp loses the type
+        return maps.reshape(maps.shape[0], -1)
+
+
+class StateEncoder(eqx.Module):
+    """f: one branch for each part of an observation; z_s = activation(LayerNorm(sum of the branches)).
+
+    With one part this is the paper's encoder.
+    """
+
+    branches: dict[str, VectorBranch | ImageBranch]
+    activation: Activation = eqx.field(static=True)
+
+    @staticmethod
+    def init(key: Key[Array, ""], obs: ObsSpec, zs_dim: int, hidden: int, activation: Activation) -> "StateEncoder":
+        """Fresh branches for all parts."""
+        keys = [key] if len(obs.parts) == 1 else list(jax.random.split(key, len(obs.parts)))
+        kinds: dict[type, Any] = {Vector: VectorBranch, Image: ImageBranch}
+        branches = {
+            name: kinds[type(part)].init(key_part, part, zs_dim, hidden, activation)
+            for key_part, (name, part) in zip(keys, obs.parts, strict=True)
+        }
+        return StateEncoder(branches, activation)
+
+    def __call__(self, obs: dict[str, Array]) -> Float[Array, "*B zs"]:
+        """Latent state of each observation."""
+        shares = [product(branch.features(obs[name]), branch.last.weight) for name, branch in self.branches.items()]
+        biases = [branch.last.bias for branch in self.branches.values()]
+        return normed(sum(shares[1:], shares[0]), sum(biases[1:], biases[0]), self.activation, biases[0].size)
 
 
 class StateActionEncoder(eqx.Module):
@@ -144,15 +198,14 @@ class Predictor(eqx.Module):
 class Encoder(eqx.Module):
     """f, g and M of one seed. The RL losses never train it."""
 
-    state: VectorStateEncoder | PixelStateEncoder
+    state: StateEncoder
     state_action: StateActionEncoder
     predictor: Predictor
 
     @staticmethod
     def init(
         key: Key[Array, ""],
-        obs_shape: tuple[int, ...],
-        action_dim: int,
+        spaces: Spaces,
         *,
         zs_dim: int,
         za_dim: int,
@@ -162,12 +215,12 @@ class Encoder(eqx.Module):
         reward_bins: int,
         predict_done: bool,
     ) -> "Encoder":
-        """An encoder for observations of shape (dim,) or (channels, height, width)."""
+        """A fresh encoder for what an environment gives and takes."""
         key_state, key_action, key_state_action, key_predictor = jax.random.split(key, 4)
         return Encoder(
-            state=_init_state_encoder(key_state, obs_shape, zs_dim, hidden, activation),
+            state=StateEncoder.init(key_state, spaces.obs, zs_dim, hidden, activation),
             state_action=StateActionEncoder.from_parts(
-                Linear.init(key_action, action_dim, za_dim),
+                Linear.init(key_action, spaces.action.dim, za_dim),
                 MLP.init(key_state_action, zs_dim + za_dim, hidden, zsa_dim, activation),
             ),
             predictor=Predictor.from_linear(
@@ -177,7 +230,7 @@ class Encoder(eqx.Module):
             ),
         )
 
-    def z_s(self, obs: Array) -> Float[Array, "B zs"]:
+    def z_s(self, obs: dict[str, Array]) -> Float[Array, "*B zs"]:
         """Latent state, z_s = f(s) (Eq. 5)."""
         return self.state(obs)
 
@@ -188,39 +241,24 @@ class Encoder(eqx.Module):
 
     def predict(self, z_sa: Float[Array, "*B zsa"]) -> Prediction:
         """Next latent state and reward as linear functions of z_sa (Eq. 5)."""
-        return Prediction(self.next_z_s(z_sa), *self.outcome(z_sa))
+        return Prediction(self.next_z_s(z_sa), *self.reward(z_sa))
 
     def next_z_s(self, z_sa: Float[Array, "*B zsa"]) -> Float[Array, "*B zs"]:
         """The part of `predict` that a roll-out needs to go on."""
         return self.predictor.next_state(z_sa)
 
-    def outcome(self, z_sa: Float[Array, "*B zsa"]) -> Outcome:
+    def reward(self, z_sa: Float[Array, "*B zsa"]) -> RewardPrediction:
         """The part of `predict` that can wait until all steps are rolled out."""
         m = self.predictor
         out = m.outcome(z_sa)
-        return Outcome(out[..., : m.reward_bins], out[..., m.reward_bins] if m.predict_done else None)
+        return RewardPrediction(out[..., : m.reward_bins], out[..., m.reward_bins] if m.predict_done else None)
 
 
-def conv_outputs(obs_shape: tuple[int, ...]) -> int:
+def conv_outputs(part: Image) -> int:
     """Numbers that all convolutions together make of one stack of frames."""
-    _, height, width = obs_shape
+    height, width = part.height, part.width
     count = 0
     for stride in CONV_STRIDES:
         height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
         count += _CONV_CHANNELS * height * width
     return count
-
-
-def _init_state_encoder(
-    key: Key[Array, ""], obs_shape: tuple[int, ...], zs_dim: int, hidden: int, activation: Activation
-) -> VectorStateEncoder | PixelStateEncoder:
-    if len(obs_shape) == 1:
-        return VectorStateEncoder.from_mlp(MLP.init(key, obs_shape[0], hidden, zs_dim, activation))
-    channels, height, width = obs_shape
-    keys = jax.random.split(key, len(CONV_STRIDES) + 1)
-    convs = []
-    for key_conv, stride in zip(keys[:-1], CONV_STRIDES, strict=True):
-        convs.append(Conv.init(key_conv, channels, _CONV_CHANNELS, stride))
-        channels = _CONV_CHANNELS
-        height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
-    return PixelStateEncoder(tuple(convs), Linear.init(keys[-1], channels * height * width, zs_dim), activation)

@@ -143,12 +143,13 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*B n_in"]) -> Float[Array, "*B n_out"]:
         """Apply to the last axis."""
-        return self.output(self._hidden(x))
+        return self.output(self.hidden(x))
 
     def normed(self, x: Float[Array, "*B n_in"], width: int) -> Float[Array, "*B n_out"]:
         """The same, and then activation(LayerNorm(.)) over the first `width` outputs."""
-        return self.output.normed(self._hidden(x), self.activation, width)
+        return self.output.normed(self.hidden(x), self.activation, width)
 
-    def _hidden(self, x: Float[Array, "*B n_in"]) -> Float[Array, "*B hidden"]:
+    def hidden(self, x: Float[Array, "*B n_in"]) -> Float[Array, "*B hidden"]:
+        """What the output layer is given."""
         y = self.hidden1.normed(x, self.activation, self.width)
         return self.hidden2.normed(y, self.activation, self.width)

@@ -15,12 +15,14 @@ from dr_q.networks.critic import Critic, TwinCritic
 from dr_q.networks.encoder import (
     CONV_STRIDES,
     Encoder,
-    PixelStateEncoder,
+    ImageBranch,
     Predictor,
     StateActionEncoder,
-    VectorStateEncoder,
+    StateEncoder,
+    VectorBranch,
 )
 from dr_q.networks.layers import MLP, Activation, Conv, Linear
+from dr_q.spaces import SINGLE
 
 TorchArrays = Mapping[str, np.ndarray]
 
@@ -37,11 +39,11 @@ def encoder_from_torch(
         bias = jnp.concatenate([bias, z_linear.bias[done]])
     if "zs_lin.weight" in arrays:
         convs = tuple(_conv(arrays, f"zs_cnn{i}", stride) for i, stride in enumerate(CONV_STRIDES, start=1))
-        state = PixelStateEncoder(convs, _linear(arrays, "zs_lin"), activation)
+        branch = ImageBranch(convs, _linear(arrays, "zs_lin"), activation)
     else:
-        state = VectorStateEncoder.from_mlp(_mlp(arrays, "zs_mlp", activation))
+        branch = VectorBranch.from_mlp(_mlp(arrays, "zs_mlp", activation))
     return Encoder(
-        state=state,
+        state=StateEncoder({SINGLE: branch}, activation),
         state_action=StateActionEncoder.from_parts(_linear(arrays, "za"), _mlp(arrays, "zsa", activation)),
         predictor=Predictor.from_linear(Linear(weight, bias), reward_bins, predict_done=predict_done),
     )

@@ -1,39 +1,62 @@
-"""Replay as a value: a ring of observations stored once, drawn by TD error faded with age (Eq. 10).
+"""Replay as a value: a ring of transitions, each observation stored once, and a sampler that draws from it.
 
-`init` makes an empty `Replay`; `add`, `draw`, `sample_subtrajectory`, `sample_n_step` and `write_priority` are pure
-functions on it, for one seed, and `vmap` over seeds.
+`init_replay` makes an empty `Replay`; `add`, `draw` and `write_priority` are pure functions on it, `sample_subtrajectory`
+and `sample_n_step` on its storage, all for one seed, and `vmap` over seeds.
 """
 
-from dr_q.replay.probability import age, draw, floored_share, has_valid_start, probability, write_priority
-from dr_q.replay.ring import (
+from dr_q.replay.replay import (
+    Replay,
+    add,
+    draw,
+    has_valid_start,
+    init,
+    init_replay,
+    probability,
+    sampling_metrics,
+    write_priority,
+)
+from dr_q.replay.sampling import Sampler, make_sampler
+from dr_q.replay.storage import (
+    ROW,
+    Storage,
+    StorageSpec,
+    Transition,
+    mean_abs_reward,
+    slots_to_fill,
+    smallest_capacity,
+)
+from dr_q.replay.windows import (
+    Frames,
     NStepBatch,
     Subtrajectory,
-    mean_abs_reward,
     n_step_frames,
     sample_n_step,
     sample_subtrajectory,
     subtrajectory_frames,
 )
-from dr_q.replay.state import Replay, ReplaySpec, Transition, init, slots_to_fill, smallest_capacity
-from dr_q.replay.write import add
 
 __all__ = [
+    "ROW",
+    "Frames",
     "NStepBatch",
     "Replay",
-    "ReplaySpec",
+    "Sampler",
+    "Storage",
+    "StorageSpec",
     "Subtrajectory",
     "Transition",
     "add",
-    "age",
     "draw",
-    "floored_share",
     "has_valid_start",
     "init",
+    "init_replay",
+    "make_sampler",
     "mean_abs_reward",
     "n_step_frames",
     "probability",
     "sample_n_step",
     "sample_subtrajectory",
+    "sampling_metrics",
     "slots_to_fill",
     "smallest_capacity",
     "subtrajectory_frames",

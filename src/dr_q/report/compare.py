@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from dr_q.report.results import Changes, Result, labelled_runs
+from dr_q.report.results import Result, labelled_runs
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -180,14 +180,14 @@ def _plain(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def other_differences(sources: tuple[str, str], tasks: Collection[str], changes: Changes) -> list[str]:
+def other_differences(sources: tuple[str, str], tasks: Collection[str]) -> list[str]:
     """In what else the runs of two sources differ on these tasks; results from files do not say."""
     found: list[dict[str, set[str]]] = []
     for path, _, chosen in (source.partition("@") for source in sources):
         if not Path(path).is_dir():
             return []
         values: dict[str, set[str]] = {}
-        for run, label in labelled_runs([Path(path)], changes):
+        for run, label in labelled_runs([Path(path)]):
             settings, versions = run.info["settings"], run.info.get("versions", {})
             if chosen not in ("", label) or settings["task"] not in tasks:
                 continue

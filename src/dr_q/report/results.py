@@ -1,25 +1,18 @@
 """Results in one tidy format, task, preset, seed, agent_steps, return: from runs, from folders of runs, from files."""
 
 import csv
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from dr_q.config import changed_settings
+from dr_q.run_folder import RunRecord, evaluation_rows, find_runs, read_rows, read_run
 
 COLUMNS = ("task", "preset", "seed", "agent_steps", "return")
 EXTRA_COLUMNS = ("env_frames", "return_std", "length_mean", "episodes")
 """What runs of ours add."""
 _USUAL = {"eval_episodes": 10, "noise_dims": 0}
-
-
-class RunRecord(NamedTuple):
-    """One run: its settings, and its evaluations by seed."""
-
-    folder: Path
-    info: dict[str, Any]
-    evaluations: dict[int, list[tuple[int, float]]]
-    """For each seed (agent_steps, mean return), in order."""
 
 
 class Result(NamedTuple):
@@ -35,93 +28,39 @@ class Result(NamedTuple):
     """Optional columns, as they were written."""
 
 
-def read_run(folder: str | Path) -> RunRecord:
-    """A run's folder; ValueError in one line where it is none."""
-    folder = Path(folder)
-    info = read_run_json(folder)
-    if not (folder / "evals.csv").exists():
-        raise ValueError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
-    evaluations: dict[int, list[tuple[int, float]]] = {}
-    for row in _evaluation_rows(folder):
-        evaluations.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row["return_mean"])))
-    return RunRecord(folder, info, evaluations)
-
-
-def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
-    """What run.json says; ValueError in one line where it is not whole."""
-    if not (folder / "run.json").exists():
-        raise ValueError(f"{folder} is not a run: it has no run.json; give the --out folder of dr-q train")
-    try:
-        info = json.loads((folder / "run.json").read_text())
-    except ValueError:
-        info = {}
-    missing = [name for name in ("settings", *needed) if not isinstance(info, dict) or name not in info]
-    if missing:
-        raise ValueError(f"{folder / 'run.json'} is damaged: it has no {missing[0]}; leave it out, or train again")
-    return info
-
-
-def _evaluation_rows(folder: Path) -> list[dict[str, str]]:
-    """Whole ones: a last line without an end is being written, or was when the run was killed."""
-    path = folder / "evals.csv"
-    rows = _csv_rows(path)
-    if rows and not path.read_bytes().endswith(b"\n"):
-        rows.pop()
-    for number, row in enumerate(rows, start=2):
-        try:
-            _ = int(row["seed"]), int(row["agent_steps"]), float(row["return_mean"])
-            if None in row or None in row.values():  # too many values, or too few: half-written
-                raise ValueError
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"{folder / 'evals.csv'} is damaged in line {number}; mend or remove that line") from None
-    return rows
-
-
-def run_timing(run: RunRecord) -> dict[str, float]:
-    """Milliseconds of an agent step of all seeds, by part, averaged over the run; empty where it logged none."""
-    path = run.folder / "metrics.csv"
-    rows = _csv_rows(path) if path.exists() else []
-    # Every seed's row has the same times.
-    rows = list({row["agent_steps"]: row for row in rows}.values())
-    parts = [name for name in rows[0] if name.startswith("ms_")] if rows else []
-    return {part.removeprefix("ms_"): sum(float(row[part] or 0) for row in rows) / len(rows) for part in parts}
-
-
 def preset_of(run: RunRecord) -> str:
     """What its results are listed under: its preset, and the noise that was added."""
     settings = run.info["settings"]
     return listed_as(settings["preset"], settings.get("noise_dims", 0))
 
 
-def recorded_changes(info: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a run that are not its preset's, as run.json says; runs of older versions do not say."""
-    return info.get("changed", {})
+def changes_of(info: dict[str, Any]) -> dict[str, Any]:
+    """What a run changed from its preset, as its run.json says or, of older ones, as this version's presets do."""
+    settings = info["settings"]
+    return info.get("changed", changed_settings(settings["preset"], settings.get("config", {})))
 
 
-Changes = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def run_labels(runs: Sequence[RunRecord], changes: Changes = recorded_changes) -> list[str]:
+def run_labels(runs: Sequence[RunRecord]) -> list[str]:
     """What the results of several runs are listed under: `preset_of`, and the settings that tell runs of a task apart.
 
     A setting counts for all runs of a preset if it differs between two of them on the same task. A run that has there
-    what its preset has (`changes`) keeps the preset's name, if that is enough to tell them apart.
+    what its preset has (`changes_of`) keeps the preset's name, if that is enough to tell them apart.
     """
     labels = [preset_of(run) for run in runs]
     differing = _differing(runs, labels)
     labels = [
-        label + _settings_of(run, [name for name in differing[label] if name in changes(run.info)])
+        label + _settings_of(run, [name for name in differing[label] if name in changes_of(run.info)])
         for run, label in zip(runs, labels, strict=True)
     ]
     differing = _differing(runs, labels)
     return [label + _settings_of(run, differing[label]) for run, label in zip(runs, labels, strict=True)]
 
 
-def labelled_runs(paths: Iterable[Path], changes: Changes = recorded_changes) -> list[tuple[RunRecord, str]]:
+def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
     """Every run in these folders, with what its results are listed under; files among the paths are passed over."""
-    folders = {run.resolve(): run for path in paths if not path.is_file() for run in run_folders(path)}
+    folders = {run.resolve(): run for path in paths if not path.is_file() for run in find_runs(path)}
     runs = [read_run(folder) for folder in folders.values()]
-    return list(zip(runs, run_labels(runs, changes), strict=True))
+    return list(zip(runs, run_labels(runs), strict=True))
 
 
 def _differing(runs: Sequence[RunRecord], labels: list[str]) -> dict[str, list[str]]:
@@ -175,36 +114,14 @@ def listed_as(preset: str, noise_dims: int) -> str:
     return f"{preset}+noise{noise_dims}" if noise_dims else preset
 
 
-def run_folders(path: str | Path) -> list[Path]:
-    """The runs with evaluations in a folder or under it; ValueError in one line where there is no run."""
-    path = Path(path)
-    if path.is_file():
-        raise ValueError(f"{path} is a file; give a run's folder or a folder of runs")
-    if not path.is_dir():
-        raise ValueError(f"{path} is not there; give a run's folder or a folder of runs")
-    if (path / "run.json").exists():
-        return [path]
-    runs = sorted(file.parent for file in path.rglob("run.json"))
-    if not runs:
-        raise ValueError(f"{path} holds no run: no run.json in it or under it; give the --out folder of dr-q train")
-    return [run for run in runs if (run / "evals.csv").exists()]
-
-
-def without_evaluations(paths: Iterable[str | Path]) -> list[Path]:
-    """The runs below these folders that `run_folders` leaves out."""
-    folders = [path for path in map(Path, paths) if path.is_dir() and not (path / "run.json").exists()]
-    below = {file.parent for path in folders for file in path.rglob("run.json")}
-    return sorted(run for run in below if not (run / "evals.csv").exists())
-
-
-def read_results(paths: Sequence[str | Path], changes: Changes = recorded_changes) -> list[Result]:
-    """Results of runs, of folders that hold runs, and of tidy CSV files; ValueError in one line where one is neither.
+def read_results(paths: Sequence[str | Path]) -> list[Result]:
+    """Results of runs, of folders that hold runs, and of tidy CSV files; DrQError where one is neither.
 
     The same evaluation twice is kept once; two different values for one are refused. Runs are listed by `run_labels`.
     """
     found: dict[tuple[str, str, int, int], Result] = {}
     origin: dict[tuple[str, str, int, int], Path] = {}
-    for path, result in _read(list(map(Path, paths)), changes):
+    for path, result in _read(list(map(Path, paths))):
         key = result[:4]
         if key in found and found[key].score != result.score:
             raise ValueError(
@@ -240,9 +157,9 @@ def write_results(results: Iterable[Result], path: Path) -> None:
             writer.writerow([*result[:4], repr(float(result.score)), *(result.more.get(name, "") for name in extra)])
 
 
-def _read(paths: list[Path], changes: Changes) -> Iterator[tuple[Path, Result]]:
+def _read(paths: list[Path]) -> Iterator[tuple[Path, Result]]:
     """Each result with the file or the run that it is from."""
-    for run, label in labelled_runs(paths, changes):
+    for run, label in labelled_runs(paths):
         yield from ((run.folder, result) for result in _of_run(run, label))
     for path in paths:
         if path.is_file():
@@ -259,12 +176,12 @@ def _of_run(run: RunRecord, label: str) -> list[Result]:
             float(row["return_mean"]),
             {name: row[name] for name in EXTRA_COLUMNS if name in row},
         )
-        for row in _evaluation_rows(run.folder)
+        for row in evaluation_rows(run.folder)
     ]
 
 
 def _read_file(path: Path) -> list[Result]:
-    rows, have = _csv_rows(path), _csv_columns(path)
+    rows, have = read_rows(path), _csv_columns(path)
     missing = [name for name in COLUMNS if name not in have]
     if missing:
         raise ValueError(
@@ -290,11 +207,3 @@ def _read_file(path: Path) -> list[Result]:
 def _csv_columns(path: Path) -> list[str]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         return next(csv.reader(file), [])
-
-
-def _csv_rows(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # some programs begin a file with a mark
-            return list(csv.DictReader(file))
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a CSV file: it is not text") from None

@@ -1,7 +1,6 @@
 """The driver: gives each job its share of the cluster, starts lost ones again, keeps nothing that is not on disk."""
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -11,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dr_q.agent import ConfigError
 from dr_q.envs import cores
+from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, try_lock
 from dr_q.report import read_results, write_results
-from dr_q.run.signals import Signals
 from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import LOCK_FILE, RESULTS_FILE, Job, SweepOptions, SweepSpec, check_folder, check_tasks, write_spec
 from dr_q.sweep.table import Board, Row
+from dr_q.training.signals import Signals
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at the runs' folders."""
@@ -40,15 +39,15 @@ class SweepFailed(RuntimeError):  # noqa: N818  # what became of the sweep
 
 
 class SweepInterrupted(RuntimeError):  # noqa: N818
-    """A signal came; jobs wrote checkpoints and stopped, and the same call goes on with them."""
+    """A signal came; jobs wrote checkpoints and stopped, and the same call continues them."""
 
     def __init__(self, number: int, out: Path):
         self.signal = number
-        super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on with {out}")
+        super().__init__(f"stopped by {signal.Signals(number).name}; the same command continues {out}")
 
 
 def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
-    """Train what is not trained yet; the tidy file of results. Started again after anything, it goes on."""
+    """Train what is not trained yet; the tidy file of results. Started again after anything, it continues."""
     _need_ray()
     out = Path(out).resolve()
     record = check_folder(spec, out)
@@ -74,13 +73,10 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
 
 def collect(jobs: list[Job], out: Path) -> Path:
     """Every evaluation of the finished runs in one tidy file, which is there whole or not at all."""
-    try:
-        results = read_results([job.folder for job in jobs if progress_of(job).finished])
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    part = out / f"{RESULTS_FILE}.part"
-    write_results(results, part)
-    return part.replace(out / RESULTS_FILE)
+    results = read_results([job.folder for job in jobs if progress_of(job).finished])
+    with replace_file(out / RESULTS_FILE) as part:
+        write_results(results, part)
+    return out / RESULTS_FILE
 
 
 def share_of(
@@ -214,7 +210,7 @@ def _need_ray() -> None:
     try:
         import ray  # noqa: F401
     except ImportError as error:
-        raise ConfigError("a sweep needs ray, which is not installed: pip install 'dr-q[ray]'") from error
+        raise MissingPackageError("a sweep needs ray, which is not installed: pip install 'dr-q[ray]'") from error
 
 
 @contextlib.contextmanager
@@ -265,8 +261,6 @@ def _only_driver(out: Path) -> Iterator[None]:
     """Two drivers of one sweep would train its runs twice."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / LOCK_FILE).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"another dr-q sweep is at work in {out}; wait for it, or choose another --out") from None
+        if not try_lock(file.fileno()):
+            raise RunFolderError(f"another dr-q sweep is at work in {out}; wait for it, or choose another --out")
         yield

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dr_q.agent import ConfigError
-from dr_q.envs import EnvSpec, TaskError, make_env
+from dr_q.envs import EnvSpec, make_env
+from dr_q.kit import ConfigError, TaskError
 from dr_q.paper import paper_tasks
-from dr_q.report.results import RunRecord, run_timing
+from dr_q.run_folder import run_timing
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
 
@@ -182,7 +182,7 @@ def _throughput(
 
 def _rate_of(job: Job) -> float | None:
     # Evaluations are not asked for: a run that was killed may have left half a row of them.
-    milliseconds = sum(run_timing(RunRecord(job.folder, {}, {})).values())
+    milliseconds = sum(run_timing(job.folder).values())
     return 1000 * job.settings.seeds / milliseconds if milliseconds > 0 else None
 
 
@@ -204,7 +204,7 @@ def _env_specs(spec: SweepSpec) -> tuple[dict[str, EnvSpec], list[str]]:
 
 
 def _bytes(job: Job, spec: EnvSpec) -> int:
-    from dr_q.run.plan import Memory, make_plan
+    from dr_q.training.plan import Memory, make_plan
 
     boundless = Memory("any device", 2**62, 2**62)
     return sum(part.size for part in make_plan(job.settings, spec, boundless).parts)

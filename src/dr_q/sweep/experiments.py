@@ -1,14 +1,13 @@
 """The paper's figures that run something, by name: what is trained, what the paper says of it, and what we see."""
 
-import difflib
 import importlib.util
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dr_q.agent import ConfigError
 from dr_q.envs import NOISE_DIMS
+from dr_q.kit import ConfigError, MissingPackageError, did_you_mean
 from dr_q.paper import paper_tasks
 from dr_q.report import Result, build_report, read_results
 from dr_q.report.claims import (
@@ -212,9 +211,7 @@ def find(name: str) -> Experiment:
         if experiment.name == name:
             return experiment
     names = [experiment.name for experiment in EXPERIMENTS]
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    raise ConfigError(f"unknown experiment '{name}'; {hint}experiments: {', '.join(names)}")
+    raise ConfigError(f"unknown experiment '{name}'{did_you_mean(name, names)} Experiments: {', '.join(names)}")
 
 
 def plan(
@@ -305,7 +302,7 @@ def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Findin
 def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
     """t-SNE of the first seed of every run; the paper's statement is about how it looks."""
     from dr_q.report.analyses import draw_embeddings, write_embeddings
-    from dr_q.run import analyse
+    from dr_q.diagnostics import analyse
 
     found = []
     for folder in planned.folders(out):
@@ -323,7 +320,7 @@ def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
 def _by_age(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
     """Priorities of the first seed of every run; over all seeds, what old transitions keep."""
     from dr_q.report.analyses import Priorities, draw_priorities, write_priorities
-    from dr_q.run import analyse
+    from dr_q.diagnostics import analyse
 
     found: dict[tuple[str, str], list[Priorities]] = {}
     for folder in planned.folders(out):
@@ -372,4 +369,4 @@ def _check_packages() -> None:
     """Before hours of training, not after."""
     for package in ("matplotlib", "sklearn", "rliable"):
         if importlib.util.find_spec(package) is None:
-            raise ConfigError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")
+            raise MissingPackageError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")

@@ -1,7 +1,6 @@
-"""One job: all seeds of a task and preset, trained or gone on with in a worker's process."""
+"""One job: all seeds of a task and preset, trained or resumed in a worker's process."""
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -11,8 +10,10 @@ import traceback
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dr_q.run.lock import NO_LOCKS
+from dr_q.kit import RunFolderError, try_lock
+from dr_q.run_folder import read_run_json
 from dr_q.sweep.spec import Job
+from dr_q.training.settings import Settings
 
 _PATIENCE = 60.0
 """Seconds to wait for a process that trained the same run and is about to end."""
@@ -72,11 +73,11 @@ def _set_up(share: Share) -> None:
 
 
 def _train(job: Job) -> Ended:
-    from dr_q.run.loop import Options, train
+    from dr_q.training.loop import Options, train
 
     try:
-        going_on = _is_begun(job)
-        outcome = train(job.settings, job.folder, Options(), resume=going_on)
+        resumed = _is_begun(job)
+        outcome = train(job.settings, job.folder, Options(), resume=resumed)
     except Exception:
         traceback.print_exc()
         raise
@@ -88,12 +89,13 @@ def _is_begun(job: Job) -> bool:
     file = job.folder / "run.json"
     if not file.exists():
         return job.folder.exists()  # killed before it wrote anything: from the beginning
-    was = json.loads(file.read_text())["settings"]
-    now = json.loads(json.dumps(job.settings.to_json()))
+    recorded = read_run_json(job.folder)["settings"]
+    was = Settings.from_json(recorded).to_json()  # as this version writes it: older ones had fewer settings
+    now = job.settings.to_json()
     if was != now:
         names = [name for name in now["config"] if was["config"].get(name) != now["config"][name]]
         names += [name for name in now if name != "config" and was.get(name) != now[name]]
-        raise ValueError(
+        raise RunFolderError(
             f"{job.folder} has a run with another {', '.join(names) or 'version of the settings'}; "
             "move it away to train anew"
         )
@@ -106,15 +108,11 @@ def _alone(job: Job, attempt: str) -> Iterator[None]:
     with job.lock.open("a+") as file:
         deadline = time.monotonic() + _PATIENCE
         while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if try_lock(file.fileno()):
                 break
-            except OSError as error:
-                if error.errno in NO_LOCKS:
-                    break
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"{job.folder} is being trained by another process: {_holder(job)}") from None
-                time.sleep(0.2)
+            if time.monotonic() > deadline:
+                raise RunFolderError(f"{job.folder} is being trained by another process: {_holder(job)}")
+            time.sleep(0.2)
         file.truncate(0)
         record = {"host": socket.gethostname(), "pid": os.getpid(), "attempt": attempt}
         file.write(json.dumps(record) + "\n")

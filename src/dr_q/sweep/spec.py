@@ -12,10 +12,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dr_q.agent import PRESETS, ConfigError, preset
-from dr_q.envs import SUITES, TaskError, canonical, make_env, suite_tasks
+from dr_q.config import PRESETS, preset
+from dr_q.envs import canonical, make_env, suite_tasks, suites
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
 from dr_q.paper import paper_tasks
-from dr_q.run.settings import Settings, make_settings
+from dr_q.training.settings import Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
@@ -51,7 +52,7 @@ class SweepSpec:
         object.__setattr__(self, "tasks", _tasks(self.tasks))
         object.__setattr__(self, "presets", tuple(dict.fromkeys(self.presets)))
         if not self.tasks:
-            raise ConfigError(f"nothing to train on; name tasks (dr-q tasks lists them) or suites: {', '.join(SUITES)}")
+            raise ConfigError(f"nothing to train on; name tasks (dr-q tasks lists them) or suites: {', '.join(suites())}")
         if not self.presets:
             raise ConfigError(f"no preset given; presets: {', '.join(PRESETS)}")
         for name in self.presets:
@@ -152,18 +153,18 @@ def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
     if not file.exists():
         ours = {SPEC_FILE + ".part", LOCK_FILE}
         if out.exists() and (not out.is_dir() or any(path.name not in ours for path in out.iterdir())):
-            raise ConfigError(f"{out} is not empty and no sweep: it has no {SPEC_FILE}; choose another --out")
+            raise RunFolderError(f"{out} is not empty and no sweep: it has no {SPEC_FILE}; choose another --out")
         return None
     try:
         record = json.loads(file.read_text())
         was = record["spec"]
     except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{file} cannot be read as a sweep; choose another --out, or mend the file") from None
+        raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
     for name, value in spec.to_json().items():
         if was.get(name) != value:
-            raise ConfigError(
+            raise RunFolderError(
                 f"{out} holds another sweep: {name.replace('_', '-')} {_said(was.get(name))}, got {_said(value)}; "
-                "give the same to go on with it, or choose another --out"
+                "give the same to continue it, or choose another --out"
             )
     return record
 
@@ -171,9 +172,8 @@ def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
 def write_spec(spec: SweepSpec, out: Path, cpu_threads: int | None) -> None:
     """Write sweep.json; it is there whole or not at all."""
     out.mkdir(parents=True, exist_ok=True)
-    part = out / f"{SPEC_FILE}.part"
-    part.write_text(json.dumps({"spec": spec.to_json(), "cpu_threads": cpu_threads}, indent=1) + "\n")
-    part.replace(out / SPEC_FILE)
+    record = {"spec": spec.to_json(), "cpu_threads": cpu_threads}
+    write_text(out / SPEC_FILE, json.dumps(record, indent=1) + "\n")
 
 
 def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,120 @@
+"""The encoder loss's terms as a table (Eqs. 6-9).
+
+A new term is one function here with a line in `TERMS`, and its weight in `config.py`: metrics, logs and checkpoints
+follow. A term of weight 0 is not computed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from dr_q.agent.rollout import roll_out
+from dr_q.config import Config
+from dr_q.equations import alive_steps, infonce, latent_mse, reward_bins, reward_cross_entropy
+from dr_q.networks import Encoder
+from dr_q.replay import Subtrajectory
+
+
+class Prediction(NamedTuple):
+    """What the latent model predicted along a batch of windows, and what it should have."""
+
+    z_sa: Float[Array, "H B zsa"]
+    pred_z_s: Float[Array, "H B zs"]
+    """Predicted latent state after each step."""
+    target_z_s: Float[Array, "H B zs"]
+    """The target encoder's latent state after each step; constant."""
+    reward_logits: Float[Array, "H B bins"]
+    done: Float[Array, "H B"] | None
+    """Predicted done flag; MR.Q only."""
+    batch: Subtrajectory
+    has_terminated: Bool[Array, ""]
+    """Whether any transition of the replay terminated."""
+
+
+def predict(encoder: Encoder, target: Encoder, batch: Subtrajectory, has_terminated: Bool[Array, ""]) -> Prediction:
+    """Roll the latent model out along a batch; each step's prediction feeds the next (Eq. 5)."""
+    target_z_s = jax.lax.stop_gradient(_over_time(target, jax.tree.map(lambda x: x[1:], batch.obs)))
+    rollout = roll_out(encoder, encoder.z_s(jax.tree.map(lambda x: x[0], batch.obs)), batch.action)
+    reward = encoder.reward(rollout.z_sa)
+    return Prediction(*rollout, target_z_s, *reward, batch, has_terminated)
+
+
+def dynamics_term(config: Config, prediction: Prediction) -> Float[Array, "H B"]:
+    """Squared error of the predicted latent states (Eq. 7)."""
+    return jax.vmap(latent_mse)(prediction.pred_z_s, prediction.target_z_s)
+
+
+def reward_term(config: Config, prediction: Prediction) -> Float[Array, "H B"]:
+    """Cross entropy of the predicted rewards (Eq. 6)."""
+    bins = reward_bins(*config.reward_range, config.reward_bins)
+    loss = jax.vmap(lambda logits, reward: reward_cross_entropy(logits, reward, bins))
+    return loss(prediction.reward_logits, prediction.batch.reward)
+
+
+def infonce_term(config: Config, prediction: Prediction) -> Float[Array, "H B"]:
+    """InfoNCE of predicted against true latent states, the other samples as negatives (Eq. 8)."""
+    loss = jax.vmap(lambda pred, z: infonce(pred, z, config.infonce_temperature))
+    return loss(prediction.pred_z_s, prediction.target_z_s)
+
+
+def done_term(config: Config, prediction: Prediction) -> Float[Array, "H B"]:
+    """Squared error of the predicted done flag (MR.Q)."""
+    assert prediction.done is not None
+    return jnp.square(prediction.done - (1 - prediction.batch.not_done))
+
+
+class Term(NamedTuple):
+    """One term of the encoder loss."""
+
+    name: str
+    """In logs `encoder_NAME`."""
+    weight: str
+    """The setting that is its weight."""
+    loss: Callable[[Config, Prediction], Float[Array, "H B"]]
+    """One value per step and sample; steps after a termination are masked by the caller."""
+    when: Callable[[Prediction], Bool[Array, ""]] | None = None
+    """Whether it counts yet; always, if there is no such condition."""
+
+
+TERMS: tuple[Term, ...] = (
+    Term("dynamics", weight="dynamics_weight", loss=dynamics_term),
+    Term("reward", weight="reward_weight", loss=reward_term),
+    Term("infonce", weight="infonce_weight", loss=infonce_term),
+    # MR.Q learns the flag once there is something to learn.
+    Term("done", weight="done_weight", loss=done_term, when=lambda prediction: prediction.has_terminated),
+)
+
+
+def encoder_terms(config: Config, prediction: Prediction) -> dict[str, Float[Array, ""]]:
+    """Each term without its weight, summed over the horizon and averaged over the batch; 0 where its weight is."""
+    # D1: masked per sample. Averaged over the whole batch, not over what is alive.
+    alive = alive_steps(prediction.batch.not_done)
+
+    def value(term: Term) -> Float[Array, ""]:
+        if not getattr(config, term.weight):
+            return jnp.zeros(())
+        return jnp.sum(jnp.mean(term.loss(config, prediction) * alive, axis=1))
+
+    return {term.name: value(term) for term in TERMS}
+
+
+def encoder_loss(config: Config, prediction: Prediction, terms: dict[str, Float[Array, ""]]) -> Float[Array, ""]:
+    """The weighted sum of the terms (Eq. 9)."""
+
+    def weighted(term: Term) -> Float[Array, ""]:
+        value = terms[term.name]
+        counts = value if term.when is None else jnp.where(term.when(prediction), value, 0.0)
+        return getattr(config, term.weight) * counts
+
+    first, *rest = map(weighted, TERMS)
+    return sum(rest, first)
+
+
+def _over_time(encoder: Encoder, obs: dict[str, Array]) -> Float[Array, "H B zs"]:
+    """z_s of [H, B, *obs] observations, as one batch of H * B."""
+    horizon, batch = next(iter(obs.values())).shape[:2]
+    flat = jax.tree.map(lambda x: x.reshape(horizon * batch, *x.shape[2:]), obs)
+    return encoder.z_s(flat).reshape(horizon, batch, -1)

@@ -1,0 +1,1 @@
+"""Looking into runs and machines: analyses of trained runs, throughput, what works on a machine."""

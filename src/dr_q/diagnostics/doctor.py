@@ -1,0 +1,147 @@
+"""What works on this machine, what does not, and the fix."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import dr_q
+from dr_q.run_folder import source_digest
+
+
+class Finding(NamedTuple):
+    """One thing looked at."""
+
+    what: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Look at versions, devices, simulators and rendering, one by one."""
+    yield Finding("dr-q", True, f"{dr_q.__version__}, source {source_digest()}")
+    yield Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
+    for package in ("jax", "equinox", "optax", "safetensors", "gymnasium", "mujoco", "dm-control"):
+        yield _package(package)
+    yield _devices()
+    yield _simulator("gym/Hopper-v4", "pip install 'gymnasium[mujoco]'")
+    yield _simulator("dmc/walker-run", "pip install 'dm-control' 'mujoco<4'")
+    from dr_q.envs import humanoid_bench
+
+    installed = humanoid_bench.installed()
+    yield Finding(
+        "HumanoidBench (optional)",
+        installed,
+        "installed" if installed else "not installed",
+        "git clone https://github.com/carlosferrazza/humanoid-bench && pip install --no-deps -e humanoid-bench",
+    )
+    yield from _rendering()
+    for module, extra, use in (
+        ("matplotlib", "plot", "dr-q plot"),
+        ("imageio_ffmpeg", "video", "dr-q video"),
+        ("wandb", "wandb", "--wandb"),
+        ("rliable", "report", "dr-q compare, report, analyse, experiment"),
+        ("ray", "ray", "dr-q sweep, experiment"),
+    ):
+        there = importlib.util.find_spec(module) is not None
+        yield Finding(
+            f"{module} (optional, for {use})",
+            there,
+            "installed" if there else "not installed",
+            f"pip install 'dr-q[{extra}]'",
+        )
+
+
+def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[str]:
+    """What a run holds in memory, and where, in lines to print."""
+    from dr_q.envs import make_env
+    from dr_q.training.plan import plan_for
+    from dr_q.training.settings import make_settings
+
+    settings = make_settings(task, preset_name=preset_name, seeds=seeds, steps=steps)
+    env = make_env(settings.task)
+    env.close()
+    return plan_for(settings, env.spec).lines()
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, True, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, False, "not installed", "pip install dr-q")
+
+
+def _devices() -> Finding:
+    import jax
+
+    try:
+        devices = jax.devices()
+    except Exception as error:  # jax has many ways to fail here
+        return Finding(
+            "devices", False, _first_line(error), "unset JAX_PLATFORMS, or pip install 'dr-q[cuda]' for a GPU"
+        )
+    return Finding("devices", True, f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
+
+
+def _simulator(task: str, fix: str) -> Finding:
+    from dr_q.envs import make_env
+
+    try:
+        env = make_env(task)
+        env.reset(0)
+        env.close()
+    except Exception as error:  # to find out what does not work is what this is for
+        return Finding(task, False, _first_line(error), fix)
+    return Finding(task, True, "loads and resets")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'it does not say why')}"
+
+
+# What GL says of itself tells a GPU from software.
+_DRAW = """
+from dr_q.envs import make_env
+env = make_env("dmc/walker-run")
+env.reset(0)
+contrast = env.render((84, 84)).std()
+try:
+    from OpenGL import GL
+    with env._env.physics.contexts.gl.make_current() as context:
+        renderer = context.call(GL.glGetString, GL.GL_RENDERER).decode()
+except Exception:
+    renderer = "something that does not say what it is"
+print(contrast, renderer)
+"""
+
+
+def _rendering() -> Iterator[Finding]:
+    """Each backend in a process of its own: MuJoCo picks one when it is imported."""
+    works, drawn_by = [], []
+    for backend in ("egl", "osmesa", "glfw"):
+        environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
+        if backend == "glfw":
+            environment.pop("PYOPENGL_PLATFORM")
+        command = [sys.executable, "-c", _DRAW]
+        try:
+            result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired:
+            continue
+        contrast, _, renderer = (result.stdout.splitlines() or [""])[-1].partition(" ")
+        if result.returncode == 0 and float(contrast) > 0:
+            works.append(backend)
+            drawn_by.append(renderer)
+    fix = "apt-get install libegl1 (GPU or software), or libosmesa6; a screen for glfw"
+    found = "no backend works"
+    if works:
+        drawn = "; ".join(f"{backend} draws with {renderer}" for backend, renderer in zip(works, drawn_by, strict=True))
+        found = f"works with MUJOCO_GL={', '.join(works)}; {drawn}"
+    yield Finding("rendering (pixels, videos)", bool(works), found, fix)
+    current = os.environ.get("MUJOCO_GL", "")
+    if works and current not in works:
+        yield Finding("MUJOCO_GL", False, current or "not set", f"export MUJOCO_GL={works[0]}")

@@ -1,0 +1,59 @@
+"""The compiled programs of a run, shared by all learners with the same spec on the same devices."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dr_q import replay as rp
+from dr_q.learner import steps
+from dr_q.learner.donation import DonatingStep
+from dr_q.learner.placement import Device, Placement
+from dr_q.learner.steps import LearnerSpec
+
+_GPU_OPTIONS = {
+    # Kernels that do not depend on each other run side by side.
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    # cuBLAS is as fast for these products, and choosing among Triton's takes half of the compile time.
+    "xla_gpu_enable_triton_gemm": False,
+    # Merging products that share an operand copies the weights together first.
+    "xla_gpu_dot_merger_threshold_mb": 0,
+    # A product that adds a slice of another array gets a slow kernel if it reads the slice itself.
+    "xla_gpu_enable_dynamic_slice_fusion": False,
+}
+
+
+class Programs:
+    """The compiled functions of a spec, for a number of seeds on given devices."""
+
+    def __init__(self, spec: LearnerSpec, placement: Placement):
+        spread = placement.spread
+        options = _GPU_OPTIONS if placement.devices[0].platform == "gpu" else None
+
+        def function(step: Callable[..., Any]) -> Any:
+            return jax.jit(spread(step))
+
+        def donating(step: Callable[..., Any]) -> DonatingStep:
+            return DonatingStep(functools.partial(step, spec), spread, options)
+
+        self.init_states = function(functools.partial(steps.init_states, spec))
+        self.first_action = {e: function(functools.partial(steps.first_action, spec, e)) for e in (True, False)}
+        self.act = {e: DonatingStep(functools.partial(steps.act, spec, e), spread, options) for e in (True, False)}
+        self.add, self.add_and_update = donating(steps.add), donating(steps.add_and_update)
+        self.greedy = function(steps.greedy)
+        self.copy = function(lambda tree: jax.tree.map(jnp.copy, tree))
+        self.have_valid_start = function(jax.vmap(rp.has_valid_start))
+        self.sync_targets_and_train_encoder = donating(steps.sync_targets_and_train_encoder)
+        self.update = donating(steps.update)
+        self.plan_encoder_training = donating(steps.plan_encoder_training)
+        self.learn_encoder = donating(steps.learn_encoder)
+        self.learn_actor_critic = donating(steps.learn_actor_critic)
+        self.plan_update = function(functools.partial(steps.plan_update, spec))
+
+
+@functools.lru_cache(maxsize=16)
+def programs_for(spec: LearnerSpec, seeds: int, devices: tuple[Device, ...]) -> Programs:
+    """Those of a spec; compiled when first used."""
+    return Programs(spec, Placement(seeds, devices))

@@ -1,0 +1,200 @@
+"""Between the learner's states and the arrays of a checkpoint.
+
+Only filled slots are saved. A chunk's name says which content it has (its newest transition, and how far the cursor had
+come), so a chunk that did not change since an earlier checkpoint is not even fetched from the device.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dr_q import agent as drq
+from dr_q import replay as rp
+from dr_q.agent.named_arrays import fill_tree, named_arrays, named_shapes
+from dr_q.envs import Transitions
+from dr_q.kit import DamagedFileError, RunFolderError
+from dr_q.learner.steps import (
+    LearnerSpec,
+    PendingTransition,
+    SeedStates,
+    init_agents,
+    init_replays,
+    packet_layout,
+    root_keys,
+)
+from dr_q.run_folder import Checkpoint, Checkpoints, Chunk, StoredCheckpoint
+
+CHUNK_BYTES = 32 * 2**20
+_BY_SLOT = ("obs", "action", "reward", "not_done", "frames_before", "is_transition", "stamp")
+"""Fields of the storage that change only where the cursor writes: saved in chunks."""
+Arrays = dict[str, np.ndarray]
+
+
+class Saved(NamedTuple):
+    """Where a run is."""
+
+    agent_steps: int
+    states: SeedStates
+    pending: PendingTransition
+    """What each seed acted on last, and how."""
+    arrived: Transitions
+    """What came of it; not in the replays yet."""
+    episodes: list[tuple[int, np.ndarray]]
+    """Each seed's open episode: its number and its actions so far."""
+    frames: Arrays | None = None
+    """The replays' frames by part, [S, capacity, ...], where they are in host memory."""
+    encoder_metrics: drq.EncoderMetrics | None = None
+    """Of the last encoder updates, for the log."""
+
+
+def to_checkpoint(saved: Saved, seeds: Sequence[int]) -> Checkpoint:
+    """As arrays by name."""
+    replays, seen = saved.states.replays, saved.encoder_metrics
+    return Checkpoint(
+        agent_steps=saved.agent_steps,
+        capacity=replays.spec.capacity,
+        agents=named_arrays(saved.states.agents),
+        replay=_outside_chunks(replays),
+        chunks=[_chunks(replays.storage, saved.frames, index) for index in range(len(seeds))],
+        pending=named_arrays(saved.pending._asdict()),
+        packet=saved.arrived.packet,
+        episodes=saved.episodes,
+        encoder_metrics=None if seen is None else {name: x.tolist() for name, x in named_arrays(seen).items()},
+    )
+
+
+def load(checkpoints: Checkpoints, agent_steps: int, spec: LearnerSpec) -> Saved:
+    """Read a checkpoint, into replays of at least its capacity; its arrays are numpy's."""
+    try:
+        stored = checkpoints.read(agent_steps)
+        agents = load_agents(stored, spec)
+        replays, frames = _load_replays(stored, stored.seeds, spec)
+        pending, packet, episodes = stored.step()
+    except DamagedFileError as error:
+        older = [step for step in checkpoints.steps() if step < agent_steps]
+        folder = checkpoints.folder / str(agent_steps)
+        advice = f"to resume from step {older[-1]:,}, remove {folder}" if older else "train anew with another --out"
+        raise DamagedFileError(f"the checkpoint of step {agent_steps:,} is damaged: {error}; {advice}") from None
+    frame = {name.removeprefix("frame."): jnp.asarray(x) for name, x in pending.items() if name.startswith("frame.")}
+    return Saved(
+        stored.agent_steps,
+        SeedStates(agents, replays),
+        PendingTransition(frame, jnp.asarray(pending["action"])),
+        Transitions(packet, packet_layout(spec)),
+        episodes,
+        frames,
+        _encoder_metrics(stored.encoder_metrics, len(stored.seeds)),
+    )
+
+
+def load_agents(stored: StoredCheckpoint, spec: LearnerSpec) -> drq.Agent:
+    """All seeds' agents of a checkpoint, without what else it holds."""
+    roots = root_keys(stored.seeds)
+    return fill_tree(jax.eval_shape(lambda: init_agents(spec, roots)), stored.agents(), f"{stored.folder}, agents")
+
+
+def load_replay(stored: StoredCheckpoint, spec: LearnerSpec, seed: int) -> tuple[rp.Replay, Arrays]:
+    """One seed's replay, and beside it its frames: [capacity, *frame], in memory only where they are filled."""
+    replays, frames = _load_replays(stored, [seed], spec._replace(frames_on_host=True))
+    assert frames is not None
+    return jax.tree.map(lambda x: x[0], replays), {name: x[0] for name, x in frames.items()}
+
+
+def chunk_slots(spec: rp.StorageSpec) -> int:
+    """Slots in a chunk: whole rows, of about 32 MiB."""
+    slot_bytes = spec.obs.frame_bytes + 4 * spec.action_dim + 13
+    return max(1, CHUNK_BYTES // slot_bytes // rp.ROW) * rp.ROW
+
+
+def _load_replays(
+    stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerSpec
+) -> tuple[rp.Replay, Arrays | None]:
+    """Some seeds' replays, and their frames if those are for host memory."""
+    rows = [stored.seeds.index(seed) for seed in seeds]
+    roots = root_keys(seeds)
+    template = jax.eval_shape(lambda: init_replays(spec._replace(frames_on_host=False), roots))
+    small = stored.replay()
+    if stored.capacity < template.spec.capacity and small["storage.size"].max() == stored.capacity:
+        raise RunFolderError(
+            f"{stored.folder} has a full replay of {stored.capacity:,} slots, which cannot be continued as one of "
+            f"{template.spec.capacity:,}; resume with fewer --steps, or train anew"
+        )
+    filled: Arrays = {}
+    for name, leaf in named_shapes(template).items():
+        filled[name] = np.zeros(leaf.shape, leaf.dtype)
+        if name in small:  # rows that were saved; the others are empty
+            part = small[name][rows]
+            filled[name][tuple(slice(0, n) for n in part.shape)] = part
+    for index, seed in enumerate(seeds):
+        for start, arrays in stored.chunks(seed, small):
+            for field, data in arrays.items():
+                flat = filled[f"storage.{field}"][index]
+                flat = flat.reshape(-1) if field == "stamp" else flat
+                flat[start : start + len(data)] = data
+    what = f"{stored.folder}, replay"
+    if not spec.frames_on_host:
+        return fill_tree(template, filled, what), None
+    frames = {name: filled[f"storage.obs.{name}"] for name, _ in spec.spaces.obs.parts}
+    return fill_tree(jax.eval_shape(lambda: init_replays(spec, roots)), filled, what), frames
+
+
+def _encoder_metrics(record: dict[str, list[float]] | None, seeds: int) -> drq.EncoderMetrics | None:
+    """What the log says of encoder updates, [S] each; terms that the checkpoint's version did not have are 0."""
+    if record is None:
+        return None
+    values = {name.rpartition(".")[2]: jnp.asarray(x, jnp.float32) for name, x in record.items()}
+    terms = {term.name: values.get(term.name, jnp.zeros(seeds)) for term in drq.TERMS}
+    return drq.EncoderMetrics(values.get("loss", jnp.zeros(seeds)), terms)
+
+
+def _outside_chunks(replays: rp.Replay) -> Arrays:
+    """What changes anywhere at any time; of what lies in rows of slots the filled rows."""
+    storage = replays.storage
+    filled = -(-int(np.max(np.asarray(storage.size))) // rp.ROW)
+    kept = {name: x for name, x in vars(storage).items() if name not in (*_BY_SLOT, "spec")}
+    tree = {"storage": kept, "sampling": replays.sampling, "empty_draws": replays.empty_draws}
+    by_rows = (storage.spec.rows, rp.ROW)
+    return {
+        name: np.asarray(x[:, :filled] if x.shape[1:] == by_rows else x) for name, x in named_shapes(tree).items()
+    }
+
+
+def _chunks(storage: rp.Storage, frames: Arrays | None, index: int) -> list[Chunk]:
+    spec, slots = storage.spec, chunk_slots(storage.spec)
+    size, cursor = int(storage.size[index]), int(storage.cursor[index])
+    stamp = np.asarray(storage.stamp[index]).reshape(-1)
+    chunks = []
+    for start in range(0, size, slots):
+        end = min(start + slots, size)
+        passed = cursor - start if start <= cursor < start + slots and size == spec.capacity else end - start
+
+        def read(start: int = start, end: int = end) -> Arrays:
+            return _read_chunk(storage, frames, index, start, end, slots)
+
+        chunks.append(Chunk(start, f"{stamp[start:end].max()}-{passed}", read))
+    return chunks
+
+
+def _read_chunk(
+    storage: rp.Storage, frames: Arrays | None, index: int, start: int, end: int, slots: int
+) -> Arrays:
+    fields: dict[str, Any] = {name: getattr(storage, name) for name in _BY_SLOT}
+    fields["obs"] = fields["obs"] if frames is None else frames
+    found = {"stamp": np.asarray(fields.pop("stamp")[index]).reshape(-1)[start:end]}
+    for name, whole in named_shapes(fields).items():
+        # Read a window of fixed size, so that one compiled slice serves every chunk.
+        width = min(slots, whole.shape[1])
+        origin = min(start, whole.shape[1] - width)
+        window = np.asarray(_window(whole, index, origin, width))
+        found[name] = window[start - origin : end - origin]
+    return found
+
+
+def _window(whole: jax.Array | np.ndarray, index: int, origin: int, width: int) -> jax.Array | np.ndarray:
+    if isinstance(whole, np.ndarray):
+        return whole[index, origin : origin + width]
+    starts = (index, origin, *(0,) * (whole.ndim - 2))
+    return jax.lax.dynamic_slice(whole, starts, (1, width, *whole.shape[2:]))[0]

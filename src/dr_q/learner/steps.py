@@ -1,0 +1,273 @@
+"""What happens at each step, for all seeds: the one place where the agent of one seed becomes the agents of many.
+
+Every function takes all seeds' states, stacked along a leading axis. A random key is made from (seed, purpose, place in
+the run): nothing random is carried, so a run can be resumed at any step. The place in the run is the replay's own count
+of transitions, so that nothing but simulators' results goes to the device.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, UInt8
+
+from dr_q import agent as drq
+from dr_q import replay as rp
+from dr_q.config import Config
+from dr_q.envs import PacketLayout
+from dr_q.spaces import Spaces
+
+_STREAMS = {"init": 0, "explore": 1, "random": 2, "update": 3, "encoder": 4}
+"""What keys are for. The numbers decide every random draw of a run: never change one."""
+
+
+class SeedStates(NamedTuple):
+    """The agents and replays of all seeds."""
+
+    agents: drq.Agent
+    replays: rp.Replay
+
+
+class PendingTransition(NamedTuple):
+    """What each seed observed and did: a transition whose outcome is not known yet."""
+
+    frame: dict[str, Array]
+    """The observation's newest frames by part, [S, *frame]."""
+    action: Float[Array, "*S A"]
+
+
+class LearnerSpec(NamedTuple):
+    """What compiled programs are specialised for; hashable."""
+
+    config: Config
+    spaces: Spaces
+    capacity: int
+    """Slots of each seed's replay."""
+    frames_on_host: bool = False
+    """Whether the replays' observations are in host memory."""
+
+
+# For all seeds. Keys come from (seed, purpose, place in the run).
+
+
+def root_keys(seeds: Sequence[int]) -> Key[Array, "S"]:
+    """One key for each seed, from which all others come."""
+    return jax.vmap(jax.random.key)(jnp.asarray(np.asarray(seeds, np.uint32)))
+
+
+def init_agents(spec: LearnerSpec, roots: Key[Array, "S"]) -> drq.Agent:
+    """Fresh agents."""
+
+    def one(root: Key[Array, ""]) -> drq.Agent:
+        key = _stream(root, "init", jnp.zeros((), jnp.int32))
+        return drq.init_agent(spec.config, drq.init_networks(spec.config, spec.spaces, key))
+
+    return jax.vmap(one)(roots)
+
+
+def init_replays(spec: LearnerSpec, roots: Key[Array, "S"]) -> rp.Replay:
+    """Empty replays, one for each key."""
+
+    def one(_: Key[Array, ""]) -> rp.Replay:
+        return rp.init_replay(spec.config, spec.spaces, spec.capacity, frames_on_host=spec.frames_on_host)
+
+    return jax.vmap(one)(roots)
+
+
+def init_states(spec: LearnerSpec, roots: Key[Array, "S"]) -> SeedStates:
+    """Fresh agents with empty replays."""
+    return SeedStates(init_agents(spec, roots), init_replays(spec, roots))
+
+
+def first_action(
+    spec: LearnerSpec, exploring: bool, networks: drq.Networks, roots: Key[Array, "S"], obs: dict[str, Array]
+) -> PendingTransition:
+    """Actions for the first observations of a run."""
+
+    def one(net: drq.Networks, root: Key[Array, ""], obs: dict[str, Array]) -> PendingTransition:
+        return _pending(spec, exploring, net, root, obs, jnp.zeros((), jnp.int32))
+
+    return jax.vmap(one)(networks, roots, obs)
+
+
+def act(
+    spec: LearnerSpec, exploring: bool, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
+) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S N"]]]:
+    """Each seed's next action, on what came of its last one; the packets, of `PacketLayout`, stay there for `add`."""
+
+    def one(net: drq.Networks, replay: rp.Replay, root: Array, packet: Array) -> PendingTransition:
+        _, _, obs = _unpack(spec, packet)
+        return _pending(spec, exploring, net, root, obs, replay.storage.clock + 1)
+
+    return states, (jax.vmap(one)(states.agents.online, states.replays, roots, packets), packets)
+
+
+def add(
+    spec: LearnerSpec, states: SeedStates, pending: PendingTransition, packets: UInt8[Array, "S N"]
+) -> tuple[SeedStates, None]:
+    """Complete the pending transitions and add them to the replays."""
+
+    def one(replay: rp.Replay, pending: PendingTransition, packet: Array) -> rp.Replay:
+        (reward, terminated, truncated), next_obs, _ = _unpack(spec, packet)
+        frame = spec.spaces.obs.newest_frames(next_obs)
+        return rp.add(replay, rp.Transition(*pending, reward, frame, terminated > 0, truncated > 0))
+
+    return states._replace(replays=jax.vmap(one)(states.replays, pending, packets)), None
+
+
+def add_and_update(
+    spec: LearnerSpec,
+    states: SeedStates,
+    pending: PendingTransition,
+    packets: Array,
+    roots: Key[Array, "S"],
+    number: Int[Array, "S"],
+) -> tuple[SeedStates, Float[Array, "S fields"]]:
+    """Both, one after the other, in one program."""
+    return update(spec, add(spec, states, pending, packets)[0], roots, number)
+
+
+def update(
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], number: Int[Array, "S"]
+) -> tuple[SeedStates, Float[Array, "S fields"]]:
+    """An RL update of every seed; `number`, from 0, among those of one agent step. Gives `metric_names`."""
+
+    def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[SeedStates, Array]:
+        key = _update_key(spec, replay, root, number)
+        draw = drq.draw_for_critic(spec.config, replay, key)
+        agent, replay, seen = drq.learn_actor_critic(spec.config, agent, replay, draw)
+        return SeedStates(agent, replay), drq.update_metrics(replay, draw.slots, seen)
+
+    return jax.vmap(one)(states.agents, states.replays, roots, number)
+
+
+def sync_targets_and_train_encoder(
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], number: Int[Array, "S"]
+) -> tuple[SeedStates, drq.EncoderMetrics]:
+    """Target copies and encoder updates of every seed, before the RL update of that number."""
+
+    def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[drq.Agent, drq.EncoderMetrics]:
+        return drq.sync_targets_and_train_encoder(spec.config, agent, replay, _encoder_key(spec, replay, root, number))
+
+    agents, seen = jax.vmap(one)(states.agents, states.replays, roots, number)
+    return states._replace(agents=agents), seen
+
+
+def greedy(policies: drq.PolicyNetworks, obs: dict[str, Array]) -> Float[Array, "S E A"]:
+    """Actions without noise for [S, E, ...] observations."""
+    return jax.vmap(lambda policy, o: policy(o))(policies, obs)
+
+
+# The same updates where frames are in host memory: draw, fetch, learn.
+
+
+class EncoderPlan(NamedTuple):
+    """What all encoder updates of a target period learn from."""
+
+    draws: drq.EncoderDraws
+    frames: rp.Frames
+    """Slots of the frames they need by part, [S, P, F, B]."""
+
+
+class CriticPlan(NamedTuple):
+    """What one RL update learns from."""
+
+    draw: drq.CriticDraw
+    frames: rp.Frames
+    """Slots of the frames it needs by part, [S, F, B]."""
+
+
+def plan_encoder_training(
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], number: Int[Array, "S"]
+) -> tuple[SeedStates, EncoderPlan]:
+    """Target copies, and what the encoder updates after them will learn from."""
+
+    def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[drq.Agent, EncoderPlan]:
+        draws = drq.draw_for_encoder(spec.config, replay, _encoder_key(spec, replay, root, number))
+        read = jax.vmap(lambda slots: rp.subtrajectory_frames(replay.storage, slots, spec.config.encoder_horizon))
+        return drq.sync_targets(spec.config, agent, replay), EncoderPlan(draws, read(draws.slots))
+
+    agents, plan = jax.vmap(one)(states.agents, states.replays, roots, number)
+    return states._replace(agents=agents), plan
+
+
+def learn_encoder(
+    spec: LearnerSpec, states: SeedStates, draw: drq.EncoderDraws, frames: rp.Frames
+) -> tuple[SeedStates, drq.EncoderMetrics]:
+    """One encoder update of every seed on frames fetched for it."""
+    learn = functools.partial(drq.learn_encoder, spec.config)
+    agents, seen = jax.vmap(learn)(states.agents, states.replays, draw, frames)
+    return states._replace(agents=agents), seen
+
+
+def plan_update(spec: LearnerSpec, replays: rp.Replay, roots: Key[Array, "S"], number: Int[Array, "S"]) -> CriticPlan:
+    """What an RL update will learn from."""
+
+    def one(replay: rp.Replay, root: Array, number: Array) -> CriticPlan:
+        draw = drq.draw_for_critic(spec.config, replay, _update_key(spec, replay, root, number))
+        return CriticPlan(draw, rp.n_step_frames(replay.storage, draw.slots, spec.config.q_horizon))
+
+    return jax.vmap(one)(replays, roots, number)
+
+
+def learn_actor_critic(
+    spec: LearnerSpec, states: SeedStates, draw: drq.CriticDraw, frames: rp.Frames
+) -> tuple[SeedStates, Float[Array, "S fields"]]:
+    """One RL update of every seed on frames fetched for it."""
+
+    def one(agent: drq.Agent, replay: rp.Replay, draw: drq.CriticDraw, *rest: Any) -> tuple[SeedStates, Array]:
+        agent, replay, seen = drq.learn_actor_critic(spec.config, agent, replay, draw, *rest)
+        return SeedStates(agent, replay), drq.update_metrics(replay, draw.slots, seen)
+
+    return jax.vmap(one)(states.agents, states.replays, draw, frames)
+
+
+# For one seed.
+
+
+def _stream(root: Key[Array, ""], name: str, where: Int[Array, ""]) -> Key[Array, ""]:
+    """A key for one purpose at one place of the run."""
+    return jax.random.fold_in(jax.random.fold_in(root, _STREAMS[name]), where)
+
+
+def _update_key(spec: LearnerSpec, replay: rp.Replay, root: Array, number: Array) -> Key[Array, ""]:
+    return _stream(root, "update", replay.storage.clock * spec.config.replay_ratio + number)
+
+
+def _encoder_key(spec: LearnerSpec, replay: rp.Replay, root: Array, number: Array) -> Key[Array, ""]:
+    return _stream(root, "encoder", replay.storage.clock * spec.config.replay_ratio + number)
+
+
+def _pending(
+    spec: LearnerSpec, exploring: bool, net: drq.Networks, root: Key[Array, ""], obs: dict[str, Array], where: Int[Array, ""]
+) -> PendingTransition:
+    if exploring:
+        action = drq.random_action(spec.spaces.action.dim, _stream(root, "random", where))
+    else:
+        action = drq.explore(spec.config, net, obs, _stream(root, "explore", where))
+    return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
+
+
+def packet_layout(spec: LearnerSpec) -> PacketLayout:
+    """How a step's outcome comes from simulators."""
+    return PacketLayout(spec.spaces.obs)
+
+
+def _unpack(
+    spec: LearnerSpec, packet: UInt8[Array, "N"]
+) -> tuple[Float[Array, "3"], dict[str, Array], dict[str, Array]]:
+    """Of a packet: reward, terminated and truncated; where the step led; what to act on next."""
+    layout = packet_layout(spec)
+
+    def floats(part: UInt8[Array, "n"]) -> Float[Array, "m"]:
+        return jax.lax.bitcast_convert_type(part.reshape(-1, 4), jnp.float32)
+
+    next_obs, obs = {}, {}
+    for part in layout.parts:
+        both = packet[part.offset : part.offset + 2 * part.nbytes]
+        both = both if part.dtype == np.uint8 else floats(both)
+        next_obs[part.name], obs[part.name] = both.reshape(2, *part.shape)
+    return floats(packet[: layout.numbers_bytes]), next_obs, obs

@@ -1,0 +1,174 @@
+"""Looking at a trained policy: more evaluation episodes, and a video."""
+
+import contextlib
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from dr_q.envs import Env, make_env, stream_seed
+from dr_q.kit import ConfigError, MissingPackageError, TaskError, ToolError
+from dr_q.paper import paper_tasks, published_score
+from dr_q.policies.episodes import check_length
+from dr_q.policies.policy import Policy, load
+
+VIDEO_SIZE = (480, 480)
+MOST_FRAMES_PER_SECOND = 60
+UNKNOWN_FRAMES_PER_SECOND = 30.0
+SECONDS_BETWEEN_LINES = 10
+
+
+def environment_of(policy: Policy, render: bool = False) -> Env:
+    """A fresh environment of the policy's task."""
+    if policy.task.startswith("callable:"):
+        raise TaskError(
+            "this policy was trained on a callable's environment, which the command line cannot make; "
+            "use dr_q.load(...).act(obs) with your environment in Python"
+        )
+    return make_env(policy.task, noise_dims=policy.noise_dims, render=render)
+
+
+def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: list[float]) -> str:
+    """A score next to random actions' and the paper's, for the paper's tasks; `of_seeds`: all of the policy's run."""
+    known, published = paper_tasks().get(task), published_score(task)
+    if known is None or published is None:
+        return ""
+    # The paper prints no random score for the DeepMind Control Suite: it is measured.
+    random = known.random_score if known.random_score is not None else float(random_returns(task, episodes).mean())
+    paper = f"paper's DR.Q {published.mean:g} after {known.agent_steps:,} steps, mean of its seeds"
+    if of_seeds[1:]:  # one of several is not to be compared with a mean
+        mine = f"mean of its run's {len(of_seeds)} seeds {sum(of_seeds) / len(of_seeds):.0f}"
+        return f"random {random:.0f} | this policy {score:.0f} | {mine} | {paper}"
+    share = 100 * score / published.mean
+    return f"random {random:.0f} | this policy {score:.0f} | {paper}: {share:.0f}% of the paper's score"
+
+
+def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:
+    """Returns of episodes that no evaluation while training had: by those its seed may have been chosen."""
+    if episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    policy = load(path, seed)
+    env = environment_of(policy)
+    try:
+        starts = [stream_seed(policy.seed, "fresh", policy.agent_steps, episode) for episode in range(episodes)]
+        return policy, np.array([_episode(env, start, _act_of(policy)) for start in starts])
+    finally:
+        env.close()
+
+
+def returns_text(returns: np.ndarray) -> str:
+    """Their mean, with the standard deviation over episodes where there are several."""
+    return f"{returns.mean():.1f}" + (f" +- {returns.std():.1f}" if len(returns) > 1 else "")
+
+
+def random_returns(task: str, episodes: int) -> np.ndarray:
+    """Returns of uniformly random actions, to compare with."""
+    env = make_env(task)
+    rng = np.random.default_rng(0)
+    try:
+        return np.array(
+            [_episode(env, start, lambda _: rng.uniform(-1, 1, env.spec.action.dim)) for start in range(episodes)]
+        )
+    finally:
+        env.close()
+
+
+def _act_of(policy: Policy) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    return lambda obs: policy.act_parts({name: x[None] for name, x in obs.items()})[0]
+
+
+def _episode(env: Env, seed: int, act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> float:
+    obs, total, running, steps = env.reset(seed), 0.0, True, 0
+    while running:
+        steps += 1
+        check_length(env.spec, steps)
+        step = env.step(act(obs))
+        obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
+    return total
+
+
+class Recorded(NamedTuple):
+    """What a video shows."""
+
+    policy: Policy
+    total: float
+    """The episode's return."""
+    agent_steps: int
+    """Of the episode."""
+    frames: int
+    frames_per_second: float
+
+
+def frame_schedule(step_seconds: float | None) -> tuple[int, float]:
+    """Agent steps for each picture and pictures a second, so that simulated time passes as real time does."""
+    if step_seconds is None:
+        return 1, UNKNOWN_FRAMES_PER_SECOND
+    every = math.ceil(round(1 / step_seconds / MOST_FRAMES_PER_SECOND, 6))
+    return every, 1 / (step_seconds * every)
+
+
+def record_video(
+    path: Path,
+    out: Path,
+    seed: int | None,
+    say: Callable[[str], None] = lambda _: None,
+    size: tuple[int, int] = VIDEO_SIZE,
+) -> Recorded:
+    """One episode of a saved policy as an MP4, in real time; `say` gets a line of progress now and then."""
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise MissingPackageError("a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'") from error
+    if out.suffix.lower() != ".mp4":
+        raise ConfigError(f"--out {out} is not an MP4 file's name; end it in .mp4")
+    policy = load(path, seed)
+    env = environment_of(policy, render=True)
+    every, rate = frame_schedule(env.spec.step_seconds)
+    most = "" if env.spec.episode_length is None else f" of {env.spec.episode_length:,} at most"
+    act = _act_of(policy)
+    total, running, steps, frames, said = 0.0, True, 0, 1, time.monotonic()
+    try:
+        obs = env.reset(stream_seed(policy.seed, "video", policy.agent_steps))
+        frame = env.render(size)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _encoder(imageio_ffmpeg.get_ffmpeg_exe(), out, frame.shape[1], frame.shape[0], rate) as pipe:
+            pipe.write(frame.tobytes())
+            while running:
+                step = env.step(act(obs))
+                obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
+                steps += 1
+                check_length(env.spec, steps)
+                if steps % every == 0 or not running:
+                    pipe.write(env.render(size).tobytes())
+                    frames += 1
+                if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+                    said = time.monotonic()
+                    say(f"agent step {steps:,}{most}, return so far {total:.1f}")
+    finally:
+        env.close()
+    return Recorded(policy, total, steps, frames, rate)
+
+
+@contextlib.contextmanager
+def _encoder(ffmpeg: str, out: Path, width: int, height: int, rate: float) -> Iterator[IO[bytes]]:
+    """A pipe of raw RGB frames into an MP4.
+
+    imageio_ffmpeg's own writer forks with a hook, which must not happen in a process that uses jax.
+    """
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}", "-i", "-"]
+    even = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]  # the format halves the colours' sides
+    target = ["-an", *even, "-vcodec", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(out)]
+    command = [ffmpeg, "-y", "-loglevel", "error", *source, *target]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):  # it ended before its input did, and says why
+            yield process.stdin
+            process.stdin.close()
+        said = " ".join(process.stderr.read().decode(errors="replace").split())
+        if process.wait() != 0:
+            raise ToolError(f"ffmpeg could not write {out}: {said}")

@@ -1,0 +1,265 @@
+"""The ring: who is written where. Nothing here knows how transitions are drawn.
+
+A transition takes one slot, which holds its observation (of a stack one frame), action, reward and termination; its
+next observation is the next slot's. An episode's last next-observation takes a slot of its own, which is never a start
+and has no transition. Where a slot's neighbours in time are is known to `StorageSpec.later` and `add` alone.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+from dr_q.equations import NEVER
+from dr_q.spaces import ObsSpec
+
+ROW = 128
+"""Slots in a row. What samplers read by slot lies in rows, [rows, ROW]; rows lie in groups of ROW."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StorageSpec:
+    """The fixed part of a storage."""
+
+    capacity: int
+    """Slots in the ring."""
+    obs: ObsSpec
+    """What an observation consists of; the storage keeps its newest frames."""
+    action_dim: int
+    """Size of an action."""
+    horizon: int
+    """Transitions in the longest window drawn; a start is valid once they are all there."""
+    watch_age: int = NEVER
+    """The age that a sampler is told of when transitions reach it."""
+    frames_on_host: bool = False
+    """Whether observations are kept in host memory, outside the storage; all else is the same."""
+
+    def __post_init__(self) -> None:
+        """Refuse a ring too small for the slots that one addition touches."""
+        least = smallest_capacity(self.horizon, self.stack)
+        if self.capacity < least:
+            raise ValueError(
+                f"replay capacity {self.capacity} is too small for windows of {self.horizon} transitions and "
+                f"{self.stack} stacked frames; use at least {least}"
+            )
+
+    @property
+    def stack(self) -> int:
+        """Frames in the longest stack."""
+        return self.obs.stack
+
+    @property
+    def groups(self) -> int:
+        """Groups of rows."""
+        return -(-self.capacity // ROW**2)
+
+    @property
+    def rows(self) -> int:
+        """Rows of slots, whole groups of them."""
+        return self.groups * ROW
+
+    def later(self, slots: Int[Array, "*N"], steps: Int[Array, "*M"]) -> Int[Array, "*K"]:
+        """The slots that many steps later in the same stream of experience; negative steps are earlier ones."""
+        return (slots + steps) % self.capacity
+
+
+def smallest_capacity(horizon: int, stack: int) -> int:
+    """The fewest slots in which an addition cannot reach around the ring to its own window."""
+    return 2 * (horizon + stack + 1)
+
+
+def slots_to_fill(agent_steps: int, replay_capacity: int, shortest_episode: int = 1) -> int:
+    """Slots worth allocating for a run: what its steps and final observations can fill, at most the capacity.
+
+    `shortest_episode` is a lower bound on the steps of an episode; tasks that never terminate have a large one.
+    """
+    episodes = -(-agent_steps // shortest_episode)
+    return min(replay_capacity, agent_steps + episodes)
+
+
+class Transition(NamedTuple):
+    """One agent step. `obs` and `next_obs` are its newest frames, by part."""
+
+    obs: dict[str, Array]
+    action: Float[Array, "A"]
+    reward: Float[Array, ""]
+    next_obs: dict[str, Array]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+
+
+class Added(NamedTuple):
+    """What an addition changed, for samplers."""
+
+    slot: Int[Array, ""]
+    """Where the transition is."""
+    final: Int[Array, ""]
+    """Where its episode's final observation is; past the end of every array if the episode goes on."""
+    touched: Int[Array, "touched"]
+    """Slots that may have become valid starts, or stopped being ones."""
+    aged: Int[Array, "aged"]
+    """Slots whose transitions may have reached `watch_age`."""
+
+
+class Storage(eqx.Module):
+    """The transitions of one seed."""
+
+    spec: StorageSpec = eqx.field(static=True)
+
+    obs: dict[str, Array] | None
+    """Frame of each slot by part, [capacity, *frame]; None if kept in host memory."""
+    action: Float[Array, "capacity A"]
+    """Action of each slot, in [-1, 1]."""
+    reward: Float[Array, "capacity"]
+    """Reward of each slot."""
+    not_done: Float[Array, "capacity"]
+    """0 where the transition terminated its episode, 1 elsewhere."""
+    frames_before: UInt8[Array, "capacity"]
+    """Earlier frames of the same episode that a stack ending here has, at most stack - 1."""
+    is_transition: Bool[Array, "capacity"]
+    """Whether the slot has a transition; not an empty slot, nor a final observation."""
+
+    valid: Bool[Array, "rows 128"]
+    """Whether a window may start at each slot."""
+    stamp: Int[Array, "rows 128"]
+    """Transitions added before the slot's own (a final observation: before its transition)."""
+
+    cursor: Int[Array, ""]
+    """Slot that is written next."""
+    size: Int[Array, ""]
+    """Slots written at least once."""
+    clock: Int[Array, ""]
+    """Transitions added so far. A transition's age is clock - 1 - stamp."""
+    watch_slot: Int[Array, ""]
+    """Oldest slot younger than `watch_age`."""
+    episode_steps: Int[Array, ""]
+    """Transitions of the running episode."""
+    has_terminated: Bool[Array, ""]
+    """Whether any transition so far terminated."""
+
+    def age(self, slots: Int[Array, "*B"]) -> Int[Array, "*B"]:
+        """Transitions added since those at `slots`; 0 for the newest."""
+        return self.clock - 1 - self.stamp[slots // ROW, slots % ROW]
+
+
+def init_storage(spec: StorageSpec) -> Storage:
+    """An empty ring."""
+
+    def count() -> Int[Array, ""]:
+        return jnp.zeros((), jnp.int32)  # an array each: buffers that are donated must not be shared
+
+    frames = {name: jnp.zeros((spec.capacity, *part.frame_shape), part.dtype) for name, part in spec.obs.parts}
+    return Storage(
+        spec=spec,
+        obs=None if spec.frames_on_host else frames,
+        action=jnp.zeros((spec.capacity, spec.action_dim)),
+        reward=jnp.zeros(spec.capacity),
+        not_done=jnp.zeros(spec.capacity),
+        frames_before=jnp.zeros(spec.capacity, jnp.uint8),
+        is_transition=jnp.zeros(spec.capacity, bool),
+        valid=jnp.zeros((spec.rows, ROW), bool),
+        stamp=jnp.zeros((spec.rows, ROW), jnp.int32),
+        cursor=count(),
+        size=count(),
+        clock=count(),
+        watch_slot=count(),
+        episode_steps=count(),
+        has_terminated=jnp.zeros((), bool),
+    )
+
+
+def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
+    """Store one transition and, at an episode's end, its final observation; update which starts are valid."""
+    spec = storage.spec
+    done = transition.terminated | transition.truncated
+    here = storage.cursor
+    final = (here + 1) % spec.capacity
+    final_or_none = jnp.where(done, final, spec.rows * ROW)  # past the end of every array: not written
+    steps = storage.episode_steps + 1
+    stack = spec.stack - 1
+    cursor = (here + 1 + done) % spec.capacity
+
+    def write(array: Array, x: Any, y: Any) -> Array:
+        return array.at[here].set(x).at[final_or_none].set(y, mode="drop")
+
+    written = dataclasses.replace(
+        storage,
+        obs=None
+        if storage.obs is None
+        else {name: write(x, transition.obs[name], transition.next_obs[name]) for name, x in storage.obs.items()},
+        action=storage.action.at[here].set(transition.action),
+        reward=storage.reward.at[here].set(transition.reward),
+        not_done=storage.not_done.at[here].set(1.0 - transition.terminated),
+        frames_before=write(
+            storage.frames_before,
+            jnp.minimum(storage.episode_steps, stack).astype(jnp.uint8),
+            jnp.minimum(steps, stack).astype(jnp.uint8),
+        ),
+        is_transition=write(storage.is_transition, True, False),
+        stamp=write_slot(storage.stamp, here, storage.clock, final_or_none, storage.clock),
+        valid=_update_valid(storage, transition, done),
+        cursor=cursor,
+        size=jnp.maximum(storage.size, jnp.where(final_or_none == 0, spec.capacity, here + 1 + done)),
+        clock=storage.clock + 1,
+        episode_steps=jnp.where(done, 0, steps),
+        has_terminated=storage.has_terminated | transition.terminated,
+    )
+    watch_slot, aged = _pass_watch_age(storage, written, done)
+    added = Added(here, final_or_none, _touched(storage), aged)
+    return dataclasses.replace(written, watch_slot=watch_slot), added
+
+
+def write_slot(array: Array, slot: Int[Array, ""], x: Any, final: Int[Array, ""], y: Any) -> Array:
+    """Values of a transition's slot and of its final observation's, in an array that lies in rows."""
+    written = array.at[slot // ROW, slot % ROW].set(x)
+    return written.at[final // ROW, final % ROW].set(y, mode="drop")
+
+
+def mean_abs_reward(storage: Storage) -> Float[Array, ""]:
+    """Mean |reward| over the transitions in the storage, at least 1e-8: MR.Q's reward scale."""
+    size = jnp.sum(jnp.where(storage.is_transition, jnp.abs(storage.reward), 0.0))
+    return jnp.maximum(size / jnp.maximum(jnp.sum(storage.is_transition), 1), 1e-8)
+
+
+def _touched(storage: Storage) -> Int[Array, "touched"]:
+    """Slots whose validity an addition at the cursor can change."""
+    offsets = jnp.arange(-storage.spec.horizon, storage.spec.stack + 1)
+    return (storage.cursor + offsets) % storage.spec.capacity
+
+
+def _update_valid(storage: Storage, transition: Transition, done: Bool[Array, ""]) -> Bool[Array, "rows 128"]:
+    """Validity of every start after the addition.
+
+    A start is valid once the transition `horizon` later of its episode is there, or once its episode terminates
+    within its window. Overwritten slots are not valid, nor are starts whose stacks lost older frames.
+    """
+    horizon, stack = storage.spec.horizon, storage.spec.stack
+    offset = jnp.arange(-horizon, stack + 1)
+    slots = _touched(storage)
+    row, column = slots // ROW, slots % ROW
+    steps = storage.episode_steps + 1
+    completed = (offset == -horizon) & (steps > horizon)
+    # D3: terminated and truncated at once counts as terminated.
+    ended = transition.terminated & (offset > -horizon) & (offset <= 0) & (-offset < steps)
+    overwritten = (offset >= 0) & (offset < stack + done)
+    valid = (storage.valid[row, column] & ~overwritten) | completed | ended
+    return storage.valid.at[row, column].set(valid)
+
+
+def _pass_watch_age(before: Storage, after: Storage, done: Bool[Array, ""]) -> tuple[Int[Array, ""], Int[Array, "2"]]:
+    """Move `watch_slot` past what has now reached `watch_age`; also the slots that may have crossed it.
+
+    An addition ages everything by one, and a stamp belongs to two slots at most: a transition and a final observation.
+    """
+    capacity = before.spec.capacity
+    here, final = before.cursor, (before.cursor + 1) % capacity
+    slot = before.watch_slot
+    lapped = ((slot == here) & (here < before.size)) | (done & (slot == final) & (final < before.size))
+    slot = jnp.where(lapped, after.cursor, slot)
+    crossed = jnp.stack([slot, (slot + 1) % capacity])
+    for _ in range(2):
+        passes = (after.age(slot) >= before.spec.watch_age) & (slot != after.cursor)
+        slot = jnp.where(passes, (slot + 1) % capacity, slot)
+    return slot, crossed

@@ -1,0 +1,65 @@
+"""The files of a run, written and read here and nowhere else. No jax.
+
+    RUN/run.json        status, settings, versions            (record.py)
+        evals.csv       evaluations, a row for each seed      (tables.py)
+        metrics.csv     what updates saw, and times           (tables.py)
+        checkpoints/    everything that a resume needs        (checkpoints.py)
+        policy/         what acts, as of the last evaluation  (policies.py)
+        tensorboard/    the same metrics for TensorBoard
+"""
+
+from dr_q.run_folder.arrays import read_arrays, write_arrays
+from dr_q.run_folder.checkpoints import Checkpoint, Checkpoints, Chunk, StoredCheckpoint, checkpoint_steps
+from dr_q.run_folder.find import find_runs, runs_without_evaluations
+from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
+from dr_q.run_folder.lock import lock_run_folder
+from dr_q.run_folder.policies import (
+    policy_file,
+    policy_record,
+    read_policy_weights,
+    write_policies,
+)
+from dr_q.run_folder.record import RunJson, RunRecord, check_new_folder, read_run, read_run_json
+from dr_q.run_folder.source import source_digest
+from dr_q.run_folder.tables import (
+    EVAL_COLUMNS,
+    Evaluation,
+    RunTables,
+    evaluation_rows,
+    last_rows,
+    read_rows,
+    run_timing,
+)
+
+__all__ = [
+    "EVAL_COLUMNS",
+    "FORMAT",
+    "Checkpoint",
+    "Checkpoints",
+    "Chunk",
+    "Evaluation",
+    "RunJson",
+    "RunRecord",
+    "RunTables",
+    "StoredCheckpoint",
+    "check_new_folder",
+    "checkpoint_steps",
+    "evaluation_rows",
+    "find_runs",
+    "last_rows",
+    "lock_run_folder",
+    "policy_file",
+    "policy_record",
+    "read_arrays",
+    "read_policy_weights",
+    "read_rows",
+    "read_run",
+    "read_run_json",
+    "run_timing",
+    "runs_without_evaluations",
+    "source_digest",
+    "spaces_of",
+    "upgrade_weights",
+    "write_arrays",
+    "write_policies",
+]

@@ -1,0 +1,30 @@
+"""Finding runs in folders."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dr_q.kit import RunFolderError
+from dr_q.run_folder.record import RUN_JSON
+from dr_q.run_folder.tables import EVALS
+
+
+def find_runs(path: str | Path) -> list[Path]:
+    """The runs with evaluations in a folder or under it; RunFolderError where there is no run."""
+    path = Path(path)
+    if path.is_file():
+        raise RunFolderError(f"{path} is a file; give a run's folder or a folder of runs")
+    if not path.is_dir():
+        raise RunFolderError(f"{path} is not there; give a run's folder or a folder of runs")
+    if (path / RUN_JSON).exists():
+        return [path]
+    runs = sorted(file.parent for file in path.rglob(RUN_JSON))
+    if not runs:
+        raise RunFolderError(f"{path} holds no run: no run.json in it or under it; give the --out folder of dr-q train")
+    return [run for run in runs if (run / EVALS).exists()]
+
+
+def runs_without_evaluations(paths: Iterable[str | Path]) -> list[Path]:
+    """The runs below these folders that `find_runs` leaves out."""
+    folders = [path for path in map(Path, paths) if path.is_dir() and not (path / RUN_JSON).exists()]
+    below = {file.parent for path in folders for file in path.rglob(RUN_JSON)}
+    return sorted(run for run in below if not (run / EVALS).exists())

@@ -1,0 +1,33 @@
+"""One process to a run's folder."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from dr_q.kit import RunFolderError, try_lock
+
+
+@contextlib.contextmanager
+def lock_run_folder(folder: Path) -> Iterator[None]:
+    """Make the folder if need be, and refuse it to every other process meanwhile.
+
+    Folders that were made are removed again if nothing came into them. The lock is the system's, on the folder itself:
+    it ends with the process, however that ends, and leaves no file.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if not try_lock(handle):
+            raise RunFolderError(
+                f"{folder} is being trained by another process; wait for it or stop it, or choose another --out"
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # not empty, as it should be
+                for empty in made:
+                    empty.rmdir()
+    finally:
+        os.close(handle)

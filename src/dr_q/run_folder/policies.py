@@ -1,0 +1,79 @@
+"""A policy folder: a file of weights for each seed, and policy.json, which says what they are."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dr_q.kit import DamagedFileError, RunFolderError, write_text
+from dr_q.run_folder.arrays import read_arrays, write_arrays
+from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
+from dr_q.spaces import Spaces, spaces_to_json
+
+_RECORD = "policy.json"
+_NEEDED = ("task", "seeds", "best_seed", "agent_steps", "config")
+_FILE = "seed{seed}.safetensors"
+
+
+def write_policies(
+    folder: Path, spaces: Spaces, record: Mapping[str, Any], by_seed: Mapping[int, Mapping[str, np.ndarray]]
+) -> None:
+    """Write a policy folder.
+
+    Args:
+        folder: Where to.
+        spaces: What the policies observe and how they act.
+        record: What else is known of them: task, seeds, best_seed, agent_steps, config, ...
+        by_seed: Weights of each seed, by name.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, weights in by_seed.items():
+        write_arrays(folder / _FILE.format(seed=seed), dict(weights))
+    whole = {**record, "format": FORMAT, "spaces": spaces_to_json(spaces)}
+    write_text(folder / _RECORD, json.dumps(whole, indent=1) + "\n")
+
+
+def policy_record(path: str | Path) -> dict[str, Any]:
+    """What a run's folder, or its `policy` folder, says of its policies."""
+    file = _policy_folder(path) / _RECORD
+    try:
+        record = json.loads(file.read_text())
+    except ValueError:
+        record = {}
+    missing = [name for name in _NEEDED if not isinstance(record, dict) or name not in record]
+    try:
+        if not missing:
+            spaces_of(record)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        missing = ["spaces"]
+    if missing:
+        raise DamagedFileError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
+    return record
+
+
+def policy_file(path: str | Path, record: Mapping[str, Any], seed: int | None) -> tuple[Path, int]:
+    """The weights of a seed, by default of the one whose last evaluation was best, and which it is."""
+    seed = int(record["best_seed"] if seed is None else seed)
+    if seed not in record["seeds"]:
+        raise RunFolderError(f"no seed {seed} in {path}; it has {', '.join(map(str, record['seeds']))}")
+    file = _policy_folder(path) / _FILE.format(seed=seed)
+    if not file.exists():
+        raise RunFolderError(f"{file} is not there, though the folder's {_RECORD} names it; choose another seed")
+    return file, seed
+
+
+def read_policy_weights(file: Path, record: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The weights in a file of a policy folder, under the names of this version."""
+    return upgrade_weights(read_arrays(file), record.get("format", 1))
+
+
+def _policy_folder(path: str | Path) -> Path:
+    folder = Path(path)
+    folder = folder if (folder / _RECORD).exists() else folder / "policy"
+    if not (folder / _RECORD).exists():
+        raise RunFolderError(
+            f"no policy in {path}: expected policy/{_RECORD}; give a run's folder or its policy folder"
+        )
+    return folder

@@ -1,0 +1,120 @@
+"""run.json: what a run is, how far it is, and what it ran on."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dr_q.kit import DamagedFileError, RunFolderError, write_text
+from dr_q.run_folder.tables import evaluation_rows
+
+RUN_JSON = "run.json"
+
+
+class RunRecord(NamedTuple):
+    """One run: its settings, and its evaluations by seed."""
+
+    folder: Path
+    info: dict[str, Any]
+    """What run.json says."""
+    evaluations: dict[int, list[tuple[int, float]]]
+    """For each seed (agent_steps, mean return), in order."""
+
+
+def read_run(folder: str | Path) -> RunRecord:
+    """A run's folder.
+
+    Raises:
+        RunFolderError: If it is none, or has no evaluation yet.
+        DamagedFileError: If a file is not whole.
+    """
+    folder = Path(folder)
+    info = read_run_json(folder)
+    if not (folder / "evals.csv").exists():
+        raise RunFolderError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
+    evaluations: dict[int, list[tuple[int, float]]] = {}
+    for row in evaluation_rows(folder):
+        evaluations.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row["return_mean"])))
+    return RunRecord(folder, info, evaluations)
+
+
+def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
+    """What run.json says.
+
+    Args:
+        folder: The run's folder.
+        needed: What it must have besides its settings.
+    """
+    path = Path(folder) / RUN_JSON
+    if not path.exists():
+        raise RunFolderError(f"{folder} is not a run: it has no run.json; give the --out folder of dr-q train")
+    try:
+        info = json.loads(path.read_text())
+    except ValueError:
+        info = {}
+    missing = [name for name in ("settings", *needed) if not isinstance(info, dict) or name not in info]
+    if missing or not isinstance(info["settings"], dict):
+        what = missing[0] if missing else "settings"
+        raise DamagedFileError(f"{path} is damaged: it has no {what}; leave it out, or train again")
+    return info
+
+
+def check_new_folder(out: Path) -> None:
+    """Refuse a folder that holds anything."""
+    if out.exists() and not out.is_dir():
+        raise RunFolderError(f"{out} is a file; choose another --out, a new or empty folder")
+    if out.exists() and any(out.iterdir()):
+        raise RunFolderError(f"{out} is not empty; choose another --out, or resume it: dr-q train --resume {out}")
+
+
+class RunJson:
+    """Writes a run's run.json."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, Any],
+        changed: dict[str, Any],
+        seeds: list[int],
+        versions: dict[str, str],
+    ):
+        """`changed` are the settings that differ from the preset."""
+        self.folder = folder
+        self._settings, self._changed, self._seeds, self._versions = settings, changed, seeds, versions
+        self._start = time.perf_counter()
+        self._seconds_before = 0.0
+        self._versions_before: list[dict[str, Any]] = []
+
+    def resume(self, agent_steps: int) -> None:
+        """Count the time of the run that is in the folder already; keep what it ran on, if that was something else."""
+        path = self.folder / RUN_JSON
+        if not path.exists():
+            return
+        before = json.loads(path.read_text())
+        self._seconds_before = float(before.get("seconds", 0.0))
+        self._changed = before.get("changed", self._changed)  # presets may since have changed themselves
+        parts = [*before.get("earlier_versions", []), {"until": agent_steps, **before["versions"]}]
+        ends = [part["until"] for part in parts]
+        begins = [0, *ends]
+        # What a part did beyond the checkpoint is done again.
+        parts = [{**part, "until": min(end, agent_steps)} for part, end in zip(parts, ends, strict=True)]
+        parts = [part for part, begin in zip(parts, begins[:-1], strict=True) if part["until"] > begin]
+        if parts and parts[-1] == {"until": agent_steps, **self._versions}:
+            parts.pop()
+        self._versions_before = parts
+
+    def write(self, status: str, agent_steps: int) -> None:
+        """Write it; its seconds are those of all processes that worked on the run."""
+        record = {
+            "status": status,
+            "agent_steps": agent_steps,
+            "settings": self._settings,
+            "changed": self._changed,
+            "seeds": self._seeds,
+            "versions": self._versions,
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "seconds": round(self._seconds_before + time.perf_counter() - self._start, 1),
+            **({"earlier_versions": self._versions_before} if self._versions_before else {}),
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / RUN_JSON, json.dumps(record, indent=1) + "\n")

@@ -1,0 +1,45 @@
+"""Metrics for TensorBoard and Weights & Biases."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from dr_q.kit import MissingPackageError, write_text
+from dr_q.training.settings import Settings
+
+
+class MetricWriters:
+    """TensorBoard always, W&B where asked for."""
+
+    def __init__(self, folder: Path, settings: Settings, wandb: bool, purge_from: int | None = None):
+        """What a run that is resumed logged from step `purge_from` on, before, is not shown any more."""
+        from tensorboardX import SummaryWriter
+
+        self._wandb: Any = None
+        if wandb:
+            try:
+                import wandb as library  # pyright: ignore[reportMissingImports]
+            except ImportError as error:
+                raise MissingPackageError(
+                    "--wandb needs wandb, which is not installed: pip install 'dr-q[wandb]'"
+                ) from error
+            known = folder / "wandb_id"  # a resumed run continues there too
+            if not known.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_text(known, uuid.uuid4().hex)
+            named = {"project": "dr-q", "name": folder.name, "id": known.read_text(), "resume": "allow"}
+            self._wandb = library.init(**named, dir=str(folder), config=settings.to_json())
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_from)
+
+    def scalars(self, values: dict[str, float], agent_steps: int) -> None:
+        """Values at a step."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, agent_steps)
+        if self._wandb is not None:
+            self._wandb.log({**values, "agent_steps": agent_steps})
+
+    def close(self) -> None:
+        """Flush everything."""
+        self._writer.close()
+        if self._wandb is not None:
+            self._wandb.finish()
