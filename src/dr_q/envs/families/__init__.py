@@ -58,14 +58,12 @@ def find_family(prefix: str) -> Family:
     return families()[prefix]
 
 
-@functools.cache
 def known_tasks() -> dict[str, TaskInfo]:
     """Every task with a known suite and budget, by name: the paper's 73, then those of other families."""
     others = {task.name: task for family in families().values() for task in family.tasks}
     return {**paper_tasks(), **others}
 
 
-@functools.cache
 def suites() -> tuple[str, ...]:
     """Names that `suite_tasks` takes: suites, families of several suites, `paper` and `all`."""
     found: list[str] = []
@@ -165,8 +163,8 @@ def _load(entry: importlib.metadata.EntryPoint, others: dict[str, Family]) -> Fa
     family: Any = entry.load()
     family = getattr(family, "FAMILY", family)  # an entry point names the file, or the object in it
     if not isinstance(family, Family):
-        found = type(family).__name__
-        raise TaskError(f"it is a {found}, expected a dr_q.envs.Family, or a file with one named FAMILY")
+        kind = type(family).__name__
+        raise TaskError(f"it is of type {kind}, expected a dr_q.envs.Family, or a file with one named FAMILY")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", family.prefix):
         raise TaskError(f"its prefix is '{family.prefix}'; a prefix has lower-case letters, digits, - and _")
     taken = {EVERY_TASK, PAPERS_TASKS, *others}.union(*(other.suites for other in others.values()))

@@ -44,12 +44,17 @@ class Family:
     """Simulator frames for each agent step."""
     probe: str = ""
     """Task that `dr-q doctor` makes and resets; none if empty."""
-    installed: Callable[[], bool] = lambda: True
-    """Whether the simulator can be imported; must not import it. Always true for what dr-q depends on."""
+    installed: Callable[[], bool] | None = None
+    """Whether an optional simulator can be imported, without importing it; None if dr-q depends on the simulator."""
     install: str = ""
     """How to install the simulator, as commands."""
     source_folder: Callable[[], Path | None] = lambda: None
     """The simulator's source folder, if it has no releases; a run records the digest of it."""
+
+    @property
+    def available(self) -> bool:
+        """Whether its simulator is installed."""
+        return self.installed is None or self.installed()
 
     @property
     def suites(self) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ def full_fence() -> None:
     accesses before it. One pair is not a fence: an earlier access may move down into the locked section and a later
     one up into it, and there they may pass each other. Of two pairs in sequence, the first release comes before the
     second acquisition of the same lock. Whatever came earlier is done before that release, and whatever comes later
-    begins after that acquisition.
+    begins after that acquisition. (POWER promises this for all but a write before and a read after it; the counters
+    need no more, and a worker that misses its waking byte for that reason polls again after a nap.)
     """
     lock = Lock()  # a new one: always free, whatever other threads, interrupts and forks do
     lock.acquire()
