@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
+from gymnasium.spaces import Box
 from gymnasium.wrappers import TimeLimit
 
 from dr_q.envs import (
     NOISE_DIMS,
-    SUITES,
-    ActionScale,
     Env,
     EnvError,
     TaskError,
@@ -20,17 +18,19 @@ from dr_q.envs import (
     make_env,
     stream_seed,
     suite_tasks,
+    suites,
 )
 from dr_q.paper import paper_tasks
+from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Vector
 from tests.envs import toys
 
 
 def rollout(env: Env, seed: int, steps: int = 20) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    seen = [env.reset(seed)]
+    seen = [env.reset(seed)[SINGLE]]
     for _ in range(steps):
-        step = env.step(rng.uniform(-1, 1, env.spec.action_dim).astype(np.float32))
-        seen += [step.obs, np.array([step.reward, step.terminated, step.truncated])]
+        step = env.step(rng.uniform(-1, 1, env.spec.action.dim).astype(np.float32))
+        seen += [step.obs[SINGLE], np.array([step.reward, step.terminated, step.truncated])]
         if step.terminated or step.truncated:
             break
     return seen
@@ -62,16 +62,17 @@ def test_d4_actions_are_scaled_per_dimension():
         ([0, 0], [0.0, 1.5]),
         ([0.5, -0.5], [0.2, 0.75]),
     ]:
-        np.testing.assert_allclose(env.step(np.array(unit, np.float32)).obs, expected, atol=1e-6)
-    scale = ActionScale((-0.4, 0.0), (0.4, 3.0))
+        np.testing.assert_allclose(env.step(np.array(unit, np.float32)).obs[SINGLE], expected, atol=1e-6)
+    scale = ActionScale(ContinuousActions((-0.4, 0.0), (0.4, 3.0)))
     np.testing.assert_allclose(scale.to_unit(scale.to_env(np.array([0.3, -0.7]))), [0.3, -0.7], atol=1e-6)
     assert (scale.to_env(np.array([1.0000001, 2.0])) <= scale.high.astype(np.float32)).all()
 
 
 @pytest.mark.parametrize(("low", "high"), [(-0.1, 0.1), (-0.7, 0.3), (-1e-3, 1e6 + 0.1), (-2.0, 3.0)])
 def test_d4_the_ends_stay_inside_a_box_of_float64(low, high):
-    box = spaces.Box(low, high, (2,), np.float64)
-    scaled = ActionScale(box.low, box.high).to_env(np.array([-1, 1], np.float32))
+    box = Box(low, high, (2,), np.float64)
+    actions = ContinuousActions(tuple(box.low.tolist()), tuple(box.high.tolist()))
+    scaled = ActionScale(actions).to_env(np.array([-1, 1], np.float32))
     assert scaled.dtype == np.float32
     assert box.contains(scaled)
     np.testing.assert_allclose(scaled, [low, high], rtol=2e-7)
@@ -79,8 +80,10 @@ def test_d4_the_ends_stay_inside_a_box_of_float64(low, high):
 
 def test_known_bounds_and_lengths():
     humanoid, quadruped = make_env("gym/Humanoid-v4").spec, make_env("dmc/quadruped-run").spec
-    np.testing.assert_allclose(humanoid.action_high, 0.4, rtol=1e-6)
-    assert len(set(zip(quadruped.action_low, quadruped.action_high, strict=True))) > 1
+    assert isinstance(humanoid.action, ContinuousActions)
+    assert isinstance(quadruped.action, ContinuousActions)
+    np.testing.assert_allclose(humanoid.action.high, 0.4, rtol=1e-6)
+    assert len(set(zip(quadruped.action.low, quadruped.action.high, strict=True))) > 1
     assert (quadruped.episode_length, quadruped.action_repeat, quadruped.can_terminate) == (500, 2, False)
     assert (humanoid.episode_length, humanoid.action_repeat) == (1000, 1)
 
@@ -97,18 +100,19 @@ def test_dmc_is_truncated_never_terminated():
 def test_dmc_is_cut_where_its_physics_diverges(capsys):
     """The step before is the last that has a state; the next episode is as if nothing had been."""
     env, untouched = make_env("dmc/walker-run"), make_env("dmc/walker-run")
-    action = np.zeros(env.spec.action_dim, np.float32)
+    action = np.zeros(env.spec.action.dim, np.float32)
     env.reset(0)
     before = env.step(action)
     env._env.physics.data.qvel[:] = 1e8  # pyright: ignore[reportAttributeAccessIssue]
     step = env.step(action)
     assert (step.terminated, step.truncated, step.reward) == (False, True, 0.0)
-    np.testing.assert_array_equal(step.obs, before.obs)
+    np.testing.assert_array_equal(step.obs[SINGLE], before.obs[SINGLE])
     assert "walker-run: step 2 of an episode, which ends here: Physics state is invalid" in capsys.readouterr().err
-    np.testing.assert_array_equal(env.reset(1), untouched.reset(1))
+    np.testing.assert_array_equal(env.reset(1)[SINGLE], untouched.reset(1)[SINGLE])
     steps = [env.step(action) for _ in range(500)]
     assert [s.truncated for s in steps] == [False] * 499 + [True]
-    np.testing.assert_array_equal(steps[2].obs, [untouched.step(action) for _ in range(3)][2].obs)
+    again = [untouched.step(action) for _ in range(3)]
+    np.testing.assert_array_equal(steps[2].obs[SINGLE], again[2].obs[SINGLE])
 
 
 def test_hopper_terminates():
@@ -120,16 +124,17 @@ def test_hopper_terminates():
 @pytest.mark.parametrize("task", ["dmc-visual/walker-run", "dmc-visual/quadruped-run"])
 def test_pixels_are_the_last_three_frames_oldest_first(task):
     env = make_env(task)
-    first = env.reset(0)
-    assert first.shape == env.spec.obs_shape == (9, 84, 84)
+    first = env.reset(0)[SINGLE]
+    assert env.spec.obs == ObsSpec.single(Image(3, 84, 84, stack=3))
+    assert first.shape == env.spec.obs[SINGLE].shape == (9, 84, 84)
     assert first.dtype == np.uint8
     assert first.std() > 1
     np.testing.assert_array_equal(first[:3], first[6:])
-    step = env.step(np.ones(env.spec.action_dim, np.float32))
-    np.testing.assert_array_equal(step.obs[:6], first[3:])
-    assert not np.array_equal(step.obs[6:], first[6:])
+    obs = env.step(np.ones(env.spec.action.dim, np.float32)).obs[SINGLE]
+    np.testing.assert_array_equal(obs[:6], first[3:])
+    assert not np.array_equal(obs[6:], first[6:])
     again = make_env(task)
-    np.testing.assert_array_equal(again.reset(0), first)
+    np.testing.assert_array_equal(again.reset(0)[SINGLE], first)
     env.close()
     again.close()
 
@@ -157,27 +162,34 @@ def test_pictures_of_gym_follow_the_robot(task):
 
 def test_noise_is_appended_redrawn_and_reproducible():
     plain, noisy = make_env("dmc/cartpole-swingup"), make_env("dmc/cartpole-swingup", noise_dims=NOISE_DIMS)
-    assert noisy.spec.obs_shape == (55,)
-    assert noisy.spec == dataclasses.replace(plain.spec, obs_shape=(55,))
+    assert noisy.spec.obs == ObsSpec.vector(55)
+    assert noisy.spec == dataclasses.replace(plain.spec, spaces=plain.spec.spaces._replace(obs=ObsSpec.vector(55)))
     a, b = rollout(noisy, 3, steps=100), rollout(plain, 3, steps=100)
     observations = np.array([x for x in a if x.shape == (55,)])
     np.testing.assert_array_equal(observations[:, :5], [x for x in b if x.shape == (5,)])
     assert observations[:, 5:].std() == pytest.approx(0.2, rel=0.05)
     assert abs(np.corrcoef(observations[:-1, 5:].ravel(), observations[1:, 5:].ravel())[0, 1]) < 0.1
-    np.testing.assert_array_equal(a[0], noisy.reset(3))
+    np.testing.assert_array_equal(a[0], noisy.reset(3)[SINGLE])
+
+
+def test_noise_is_for_vectors_only():
+    with pytest.raises(TaskError, match=r"state vectors only; this task's observations are obs \(9, 84, 84\)"):
+        make_env(toys.Pixels, noise_dims=NOISE_DIMS)
 
 
 def test_dicts_are_flattened_in_the_order_of_their_keys():
     env = make_env(toys.DictObs)
     order = list(toys.DictObs.observation_space.spaces)  # type: ignore[attr-defined]
     expected = {"a": [1.0, 2.0, 3.0, 4.0], "b": [5.0, 6.0]}
-    np.testing.assert_array_equal(env.reset(0), [x for key in order for x in expected[key]])
+    np.testing.assert_array_equal(env.reset(0)[SINGLE], [x for key in order for x in expected[key]])
+    shapes = {"a": (2, 2), "b": (2,)}
+    assert env.spec.obs == ObsSpec.single(Vector(6, fields=tuple((key, shapes[key]) for key in order)))
 
 
 def test_images_of_gymnasium_are_stacked_channels_first():
     env = make_env(toys.Pixels)
-    assert env.spec.obs_shape == env.reset(0).shape == (9, 84, 84)
-    obs = [env.step(np.zeros(1, np.float32)).obs for _ in range(4)][-1]
+    assert env.spec.obs[SINGLE].shape == env.reset(0)[SINGLE].shape == (9, 84, 84)
+    obs = [env.step(np.zeros(1, np.float32)).obs[SINGLE] for _ in range(4)][-1]
     np.testing.assert_array_equal(obs[:, 0, 0], [2, 2, 2, 3, 3, 3, 4, 4, 4])
 
 
@@ -251,6 +263,12 @@ def test_an_environment_that_cannot_be_closed_loses_nothing(capsys):
     ("name", "message"),
     [
         ("dmc/dog-rum", "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
+        (
+            "dmc/nothing-like-it",
+            "unknown task 'dmc/nothing-like-it'; tasks are spelled dmc/DOMAIN-TASK. List: dr-q tasks dmc",
+        ),
+        ("dmc/point-mass-easy", "unknown task 'dmc/point-mass-easy'; did you mean 'dmc/point_mass-easy'? List"),
+        ("xyz", "unknown task 'xyz'; a task is gym/ID, dmc/DOMAIN-TASK, dmc-visual/DOMAIN-TASK, hbench/"),
         ("walker-run", "unknown task 'walker-run'; did you mean 'dmc/walker-run'? List: dr-q tasks"),
         ("gym/NoSuch-v0", "Gymnasium cannot make 'NoSuch-v0'"),
         ("no.module:NoSuch-v0", "Gymnasium cannot make 'no.module:NoSuch-v0'"),
@@ -264,15 +282,15 @@ def test_unknown_names_get_one_line_with_what_to_do(name, message):
 
 
 def test_module_ids_and_other_dmc_tasks_work():
-    assert make_env("tests.envs.toys:drq-walk-v0").spec.obs_shape == (1,)
-    assert make_env("dmc/point_mass-easy").spec.action_dim == 2
-    assert make_env("gym/Pendulum-v1").spec.action_high == (2.0,)
+    assert make_env("tests.envs.toys:drq-walk-v0").spec.obs == ObsSpec.vector(1)
+    assert make_env("dmc/point_mass-easy").spec.action.dim == 2
+    assert make_env("gym/Pendulum-v1").spec.action == ContinuousActions((-2.0,), (2.0,))
 
 
 def test_all_73_tasks_by_name():
     tasks = paper_tasks()
     assert len(tasks) == 73
-    count = {suite: len(suite_tasks(suite)) for suite in SUITES}
+    count = {suite: len(suite_tasks(suite)) for suite in suites()}
     assert count == {
         "gym": 5,
         "dmc-easy": 21,
@@ -281,6 +299,7 @@ def test_all_73_tasks_by_name():
         "dmc-visual": 12,
         "hbench": 14,
         "hbench-hand": 14,
+        "paper": 73,
         "all": 73,
     }
     assert tasks["hbench/h1hand-basketball-v0"].episode_length == 250
@@ -295,10 +314,10 @@ def test_every_gym_and_dmc_task_steps(task):
     env = make_env(task)
     info = paper_tasks()[task]
     assert (env.spec.action_repeat, env.spec.episode_length) == (info.action_repeat, info.episode_length)
-    obs = env.reset(0)
-    step = env.step(np.zeros(env.spec.action_dim, np.float32))
-    assert obs.shape == step.obs.shape == env.spec.obs_shape
-    assert np.isfinite(step.obs).all()
+    obs = env.reset(0)[SINGLE]
+    step = env.step(np.zeros(env.spec.action.dim, np.float32))
+    assert obs.shape == step.obs[SINGLE].shape == env.spec.obs[SINGLE].shape
+    assert np.isfinite(step.obs[SINGLE]).all()
     env.close()
 
 
@@ -329,7 +348,7 @@ def test_the_simulators_of_the_paper_say_nothing_and_leave_nothing(tmp_path, mon
         (np.zeros((9, 9, 3)), r"Drawn: render\(\) gave float64, expected uint8, from 0 to 255"),
     ],
 )
-def test_pictures_that_are_none_are_refused(picture, message):
+def test_images_of_other_shapes_and_types_are_refused(picture, message):
     class Drawn(toys.Toy):
         render_mode = "rgb_array"
 

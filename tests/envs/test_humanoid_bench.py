@@ -8,8 +8,9 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from dr_q.envs.humanoid_bench import HumanoidBenchEnv, installed
-from dr_q.envs.protocol import Step, TaskError
+from dr_q.envs import Step, TaskError
+from dr_q.envs.families.humanoid_bench import HumanoidBenchEnv, installed
+from dr_q.spaces import SINGLE, ObsSpec
 
 needs_package = pytest.mark.skipif(not installed(), reason="HumanoidBench is not installed (it is optional)")
 
@@ -24,15 +25,15 @@ TASKS = paper_tasks()
 
 def episode(env: HumanoidBenchEnv, seed: int, steps: int = 5) -> tuple[np.ndarray, list[Step]]:
     """The first steps of an episode under actions that depend on the seed alone."""
-    obs = env.reset(seed)
-    actions = np.random.default_rng(seed).uniform(-1, 1, (steps, env.spec.action_dim))
+    obs = env.reset(seed)[SINGLE]
+    actions = np.random.default_rng(seed).uniform(-1, 1, (steps, env.spec.action.dim))
     return obs, [env.step(action) for action in actions]
 
 
 def assert_same(left: tuple[np.ndarray, list[Step]], right: tuple[np.ndarray, list[Step]]) -> None:
     np.testing.assert_array_equal(left[0], right[0])
     for one, other in zip(left[1], right[1], strict=True):
-        np.testing.assert_array_equal(one.obs, other.obs)
+        np.testing.assert_array_equal(one.obs[SINGLE], other.obs[SINGLE])
         assert one[1:] == other[1:]
 
 
@@ -52,18 +53,18 @@ def test_the_paper_has_28_tasks():
 @pytest.mark.parametrize("row", TASKS, ids=lambda row: row["task"])
 def test_every_task_of_the_paper_runs_and_repeats_itself(row):
     env = HumanoidBenchEnv(row["env_id"])
-    assert env.spec.obs_shape == (int(row["obs_dim"]),)
-    assert env.spec.action_dim == int(row["action_dim"])
+    assert env.spec.obs == ObsSpec.vector(int(row["obs_dim"]))
+    assert env.spec.action.dim == int(row["action_dim"])
     assert env.spec.action_repeat == int(row["action_repeat"])
     assert env.spec.episode_length == int(row["episode_length"])
     first = episode(env, seed=3)
-    for obs in (first[0], *(step.obs for step in first[1])):
-        assert obs.shape == env.spec.obs_shape
+    for obs in (first[0], *(step.obs[SINGLE] for step in first[1])):
+        assert obs.shape == env.spec.obs[SINGLE].shape
         assert obs.dtype == np.float32
         assert np.isfinite(obs).all()
     assert all(np.isfinite(step.reward) for step in first[1])
     other = episode(env, seed=4)
-    assert not np.array_equal(first[1][-1].obs, other[1][-1].obs)
+    assert not np.array_equal(first[1][-1].obs[SINGLE], other[1][-1].obs[SINGLE])
     assert_same(episode(env, seed=3), first)
     env.close()
 
@@ -91,8 +92,8 @@ def test_environments_do_not_disturb_each_other_or_the_caller():
     env, neighbour = HumanoidBenchEnv("h1-reach-v0"), HumanoidBenchEnv("h1-reach-v0")
     alone = episode(env, seed=5)
     before = np.random.get_state(legacy=False)  # noqa: NPY002
-    obs, steps = env.reset(5), []
-    for action in np.random.default_rng(5).uniform(-1, 1, (5, env.spec.action_dim)):
+    obs, steps = env.reset(5)[SINGLE], []
+    for action in np.random.default_rng(5).uniform(-1, 1, (5, env.spec.action.dim)):
         neighbour.reset(6)
         steps.append(env.step(action))
     assert_same((obs, steps), alone)
@@ -113,7 +114,7 @@ def test_rewards_are_summed_over_two_frames():
         return result
 
     env._env.step = spy
-    step = env.step(np.zeros(env.spec.action_dim))
+    step = env.step(np.zeros(env.spec.action.dim))
     assert len(rewards) == 2
     assert step.reward == pytest.approx(sum(rewards), rel=1e-12)
     env.close()
@@ -126,10 +127,10 @@ def test_rewards_are_summed_over_two_frames():
 )
 def test_the_repeat_stops_at_an_end_and_keeps_both_kinds_apart(ends, frames):
     env = HumanoidBenchEnv("h1-walk-v0")
-    obs = env.reset(0)
+    obs = env.reset(0)[SINGLE]
     frame = iter([(obs, 1.0, *end, {}) for end in ends])
     env._env.step = lambda action: next(frame)
-    step = env.step(np.zeros(env.spec.action_dim))
+    step = env.step(np.zeros(env.spec.action.dim))
     assert (step.reward, step.terminated, step.truncated) == (frames, *ends[-1])
     env.close()
 
@@ -142,7 +143,7 @@ def test_an_episode_is_truncated_at_its_length():
     assert length == 500
     # All but the last two agent steps are skipped: gymnasium counts frames in its outermost wrapper.
     env._env._elapsed_steps = 2 * (length - 2)  # pyright: ignore[reportAttributeAccessIssue]
-    ends = [env.step(np.zeros(env.spec.action_dim))[2:] for _ in range(2)]
+    ends = [env.step(np.zeros(env.spec.action.dim))[2:] for _ in range(2)]
     assert ends == [(False, False), (False, True)]
     env.close()
 
@@ -151,8 +152,8 @@ def test_an_episode_is_truncated_at_its_length():
 @pytest.mark.parametrize(
     ("env_id", "message"),
     [
-        ("h1-wlak-v0", r"did you mean .*h1-walk-v0"),
-        ("CartPole-v1", "unknown HumanoidBench task"),
+        ("h1-wlak-v0", "did you mean 'h1-walk-v0'"),
+        ("CartPole-v1", "unknown id 'CartPole-v1'"),
         ("h1-bookshelf_hard-v0", "no model for"),
     ],
 )

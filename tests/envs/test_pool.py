@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dr_q.envs import EnvError, InProcessPool, Pool, ProcessPool, Source, TaskError, WorkerError
+from dr_q.spaces import SINGLE
 from tests.envs import toys
 
 SEEDS = [3, 4]
@@ -17,7 +18,7 @@ SEEDS = [3, 4]
 KINDS = {
     "in this process": InProcessPool,
     "waiting": functools.partial(ProcessPool, spin=False),
-    "looking": functools.partial(ProcessPool, spin=True),
+    "polling": functools.partial(ProcessPool, spin=True),
 }
 
 
@@ -34,7 +35,10 @@ def walk(pool, steps: int) -> list[np.ndarray]:
     for _ in range(steps):
         pool.send(rng.uniform(-1, 1, (2, 1)).astype(np.float32))
         seen.append(pool.receive())
-    return [seen[0], *(np.concatenate([t.observations.ravel(), t.numbers.ravel()]) for t in seen[1:])]
+    return [
+        seen[0][SINGLE],
+        *(np.concatenate([t.next_obs[SINGLE], t.obs[SINGLE], t.numbers], axis=1) for t in seen[1:]),
+    ]
 
 
 def test_all_kinds_of_pool_do_the_same(pool):
@@ -48,7 +52,7 @@ def test_a_simulator_that_fell_asleep_is_woken():
     pool = ProcessPool(Source(toys.Walk), SEEDS, 1, spin=True)
     try:
         walk(pool, 3)
-        time.sleep(0.2)  # longer than it looks for commands
+        time.sleep(0.2)  # longer than it polls for commands
         assert len(walk(pool, 3)) == 4
         time.sleep(0.2)
         assert len(pool.open_episodes()) == 2
@@ -57,7 +61,7 @@ def test_a_simulator_that_fell_asleep_is_woken():
 
 
 def test_an_episode_ends_and_the_next_begins_in_the_same_step(pool):
-    obs = pool.begin()
+    obs = pool.begin()[SINGLE]
     ends = [0, 0]
     for _ in range(150):
         pool.send(np.zeros((2, 1), np.float32))
@@ -65,9 +69,9 @@ def test_an_episode_ends_and_the_next_begins_in_the_same_step(pool):
         done = result.terminated | result.truncated
         for i in range(2):
             ends[i] += done[i]
-            same = np.array_equal(result.obs[i], result.next_obs[i])
+            same = np.array_equal(result.obs[SINGLE][i], result.next_obs[SINGLE][i])
             assert same != done[i]  # after an end `obs` is the next episode's, `next_obs` the last one's
-        obs = result.obs
+        obs = result.obs[SINGLE]
     assert obs.shape == (2, 1)
     assert ends[0] != ends[1], "seeds should end episodes at different times"
 
@@ -94,13 +98,24 @@ def test_open_episodes_are_restored(pool):
     episodes = pool.open_episodes()
     assert any(len(actions) for _, actions in episodes)
     walk(pool, 10)
-    np.testing.assert_array_equal(pool.restore(episodes).ravel(), seen[-1][[1, 3]])  # what to act on next
+    np.testing.assert_array_equal(pool.restore(episodes)[SINGLE][:, 0], seen[-1][:, 1])  # what to act on next
     pool.send(np.ones((2, 1), np.float32))
     after = pool.receive()
     pool.restore(episodes)
     pool.send(np.ones((2, 1), np.float32))
-    for a, b in zip(after, pool.receive(), strict=True):
-        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(after.packet, pool.receive().packet)
+
+
+def test_one_seed_is_restarted_alone(pool):
+    walk(pool, 3)
+    first = pool.restart(1, 7)[SINGLE]
+    pool.restore([(0, np.zeros((0, 1), np.float32)), (7, np.zeros((0, 1), np.float32))])
+    pool.send(np.ones((2, 1), np.float32))
+    after = pool.receive()
+    assert first.shape == (1,)
+    np.testing.assert_array_equal(pool.restart(1, 7)[SINGLE], first)
+    after.replace_obs(1, {SINGLE: first})
+    np.testing.assert_array_equal(after.obs[SINGLE][1], first)
 
 
 @pytest.mark.parametrize("spin", [False, True])
@@ -172,7 +187,7 @@ def test_a_task_that_cannot_be_is_said_before_anything_starts():
 
 def test_workers_do_not_import_jax():
     code = (
-        "import sys, dr_q.envs.worker, dr_q.envs as e\n"
+        "import sys, dr_q.envs.processes.worker, dr_q.envs as e\n"
         "for t in ('gym/Hopper-v4', 'dmc/walker-run'):\n"
         "    e.make_env(t).reset(0)\n"
         "assert not {'jax', 'torch', 'equinox'} & set(sys.modules)"
@@ -181,7 +196,7 @@ def test_workers_do_not_import_jax():
 
 
 def test_what_simulators_print_is_passed_on_but_not_for_ever(monkeypatch, capsys):
-    monkeypatch.setattr("dr_q.envs.pool.MOST_LINES", 4)
+    monkeypatch.setattr("dr_q.envs.processes.channel.MOST_LINES", 4)
     pool = ProcessPool(Source(toys.Talks), [3, 4], 1)
     try:
         walk(pool, 6)

@@ -1,7 +1,6 @@
 """Commands that look things up: tasks, published, presets."""
 
 import dataclasses
-import difflib
 import json
 import math
 from typing import Any
@@ -12,15 +11,16 @@ from rich.table import Table
 from dr_q.agent import PRESETS, Config, ConfigError
 from dr_q.cli.options import Tables, named, optional
 from dr_q.envs import TaskError, canonical, suite_tasks
+from dr_q.kit import did_you_mean
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 
 
 @dataclasses.dataclass
 class Tasks:
-    """List the paper's tasks."""
+    """List the tasks by name: those of the paper and of installed families."""
 
     suite: named(str, "[SUITE]") = "all"  # pyright: ignore
-    """gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand or all."""
+    """gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, paper, all, or a suite of an installed family."""
     json: bool = False
     """As JSON."""
 
@@ -90,10 +90,9 @@ class PublishedScores:
 
     def _suite(self) -> str:
         if "/" in self.what:
-            close = difflib.get_close_matches(self.what, paper_tasks(), n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
+            hint = did_you_mean(self.what, paper_tasks())
             raise TaskError(f"the paper has no task '{self.what}'{hint} List: dr-q tasks")
-        return self.what
+        return "paper" if self.what == "all" else self.what
 
     def _known_algorithm(self) -> str:
         for name in algorithms():

@@ -29,17 +29,7 @@ def examine() -> Iterator[Finding]:
     for package in ("jax", "equinox", "optax", "safetensors", "gymnasium", "mujoco", "dm-control"):
         yield _package(package)
     yield _devices()
-    yield _simulator("gym/Hopper-v4", "pip install 'gymnasium[mujoco]'")
-    yield _simulator("dmc/walker-run", "pip install 'dm-control' 'mujoco<4'")
-    from dr_q.envs import humanoid_bench
-
-    installed = humanoid_bench.installed()
-    yield Finding(
-        "HumanoidBench (optional)",
-        installed,
-        "installed" if installed else "not installed",
-        "git clone https://github.com/carlosferrazza/humanoid-bench && pip install --no-deps -e humanoid-bench",
-    )
+    yield from _simulators()
     yield from _rendering()
     for module, extra, use in (
         ("matplotlib", "plot", "dr-q plot"),
@@ -86,6 +76,18 @@ def _devices() -> Finding:
             "devices", False, _first_line(error), "unset JAX_PLATFORMS, or pip install 'dr-q[cuda]' for a GPU"
         )
     return Finding("devices", True, f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
+
+
+def _simulators() -> Iterator[Finding]:
+    from dr_q.envs.families import families
+
+    for family in families().values():
+        there = family.available
+        if family.installed is not None:
+            found = "installed" if there else "not installed"
+            yield Finding(f"{family.title} (optional)", there, found, family.install)
+        if family.probe and there:
+            yield _simulator(family.probe, family.install)
 
 
 def _simulator(task: str, fix: str) -> Finding:

@@ -1,38 +1,59 @@
-"""Simulators behind one small protocol; numpy in, numpy out, no jax."""
+"""Simulators behind one small protocol; numpy in, numpy out, no jax.
+
+Importing this package imports no simulator: a family imports its own when it makes an environment.
+"""
 
 from dr_q.envs.rendering import choose_backend
 
-choose_backend()  # mujoco takes one when it is imported, which is below
+choose_backend()  # MuJoCo chooses when it is imported, which any environment may do
 
+# Not its function `families`, which would hide the folder of that name.
+from dr_q.envs.families import (
+    EnvFactory,
+    canonical,
+    default_steps,
+    find_family,
+    known_tasks,
+    make_env,
+    suite_tasks,
+    suites,
+)
+from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, Family, UnknownIdError
 from dr_q.envs.noisy import NOISE_DIMS, NoisyState
-from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, cores, open_pool
-from dr_q.envs.protocol import ActionScale, Env, EnvError, EnvSpec, Step, TaskError
-from dr_q.envs.seat import PacketLayout
+from dr_q.envs.processes.packet import PacketLayout, PacketPart, Transitions
+from dr_q.envs.processes.pool import InProcessPool, Pool, ProcessPool, Source, cores, open_pool
+from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
-from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, canonical, make_env, suite_tasks
+from dr_q.kit import EnvError, TaskError, WorkerError
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
     "NOISE_DIMS",
-    "SUITES",
-    "ActionScale",
     "Env",
     "EnvError",
+    "EnvFactory",
     "EnvSpec",
+    "Family",
     "InProcessPool",
     "NoisyState",
     "PacketLayout",
+    "PacketPart",
     "Pool",
     "ProcessPool",
     "Source",
     "Step",
     "TaskError",
     "Transitions",
+    "UnknownIdError",
     "WorkerError",
     "canonical",
     "cores",
+    "default_steps",
+    "find_family",
+    "known_tasks",
     "make_env",
     "open_pool",
     "stream_seed",
     "suite_tasks",
+    "suites",
 ]

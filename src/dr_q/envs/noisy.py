@@ -4,8 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from dr_q.envs.protocol import Env, EnvSpec, Step, TaskError
+from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
+from dr_q.kit import TaskError
+from dr_q.spaces import ObsSpec, Vector
 
 NOISE_DIMS = 50
 NOISE_STD = 0.2
@@ -15,13 +17,17 @@ class NoisyState:
     """An environment whose observations end in noise (50 dimensions of standard deviation 0.2 in the paper)."""
 
     def __init__(self, env: Env, dims: int = NOISE_DIMS, std: float = NOISE_STD):
-        if env.spec.pixels:
-            raise TaskError("noise can be appended to state vectors only, and this task is seen in pixels")
-        self._env, self._dims, self._std = env, dims, std
+        (name, part), *others = env.spec.obs.parts
+        if others or not isinstance(part, Vector) or part.stack > 1:
+            parts = ", ".join(f"{name} {part.shape}" for name, part in env.spec.obs.parts)
+            raise TaskError(f"noise can be appended to state vectors only; this task's observations are {parts}")
+        self._env, self._part, self._dims, self._std = env, name, dims, std
         self._rng = np.random.default_rng(0)
-        self.spec: EnvSpec = dataclasses.replace(env.spec, obs_shape=(env.spec.obs_shape[0] + dims,))
+        # Its fields stay as they are: they are what the environment itself gives, and that has no noise.
+        noisy = ObsSpec(((name, dataclasses.replace(part, size=part.size + dims)),))
+        self.spec: EnvSpec = dataclasses.replace(env.spec, spaces=env.spec.spaces._replace(obs=noisy))
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode; its noise follows from its seed."""
         self._rng = np.random.default_rng(stream_seed(seed, "noise"))
         return self._append(self._env.reset(seed))
@@ -32,13 +38,13 @@ class NoisyState:
         return step._replace(obs=self._append(step.obs))
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
-        """The environment's picture."""
+        """The environment's image."""
         return self._env.render(size)
 
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
 
-    def _append(self, obs: np.ndarray) -> np.ndarray:
+    def _append(self, obs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         noise = self._rng.normal(0, self._std, self._dims).astype(np.float32)
-        return np.concatenate([obs, noise])
+        return {self._part: np.concatenate([obs[self._part], noise])}

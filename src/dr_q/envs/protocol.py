@@ -1,4 +1,4 @@
-"""The one small protocol behind which every simulator stands: numpy in, numpy out, no jax."""
+"""The protocol that every simulator implements: numpy in, numpy out, no jax."""
 
 import dataclasses
 import sysconfig
@@ -8,23 +8,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from dr_q.spaces import ActionSpec, ObsSpec, Spaces
+
 _OURS = Path(__file__).parents[1]
 _PYTHON, _INSTALLED = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib"))
-
-
-class _OneLineError(Exception):
-    """Whatever is quoted in it, spaces for its line breaks."""
-
-    def __init__(self, message: str):
-        super().__init__(" ".join(message.split()))
-
-
-class TaskError(_OneLineError, ValueError):
-    """A task that cannot be had: what, got, allowed, what to do next."""
-
-
-class EnvError(_OneLineError, RuntimeError):
-    """An environment that failed while it ran, in one line: which, how, and where in its code."""
 
 
 def failure(error: BaseException) -> str:
@@ -46,49 +33,34 @@ def _is_theirs(file: Path) -> bool:
 class EnvSpec:
     """What the agent, the replay and the worker processes must know of an environment."""
 
-    obs_shape: tuple[int, ...]
-    """(dim,), or (stacked channels, height, width)."""
-    action_low: tuple[float, ...]
-    """Lower bounds of the environment's own action units, one per dimension."""
-    action_high: tuple[float, ...]
-    """Upper bounds, one per dimension."""
-    history: int = 1
-    """Frames stacked into one observation, oldest first; 1 for vectors."""
+    spaces: Spaces
+    """What it observes and how it acts."""
     action_repeat: int = 1
     """Simulator frames for each agent step."""
     episode_length: int | None = None
     """Agent steps after which an episode is truncated, where that is known."""
     can_terminate: bool = True
-    """Whether an episode may end before `episode_length`, but for a simulator that fails: then the replay, sized by
-    this, forgets one of the oldest transitions early."""
+    """Whether an episode may end before `episode_length`. A simulator that fails does not count: the replay, which is
+    sized by this, then forgets one of the oldest transitions early."""
     step_seconds: float | None = None
     """Simulated time of an agent step, where that is known."""
-    obs_parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """What a vector is joined from, where the environment itself gives something else: keys and shapes of a Dict, or
-    one part without a key for a Box that is no vector."""
-    action_shape: tuple[int, ...] | None = None
-    """Of the environment's own actions, where they are not vectors."""
 
     @property
-    def pixels(self) -> bool:
-        """Whether observations are uint8 images; vectors are float32."""
-        return len(self.obs_shape) == 3
+    def obs(self) -> ObsSpec:
+        """The parts of an observation."""
+        return self.spaces.obs
 
     @property
-    def obs_dtype(self) -> np.dtype:
-        """What observations are made of."""
-        return np.dtype(np.uint8 if self.pixels else np.float32)
-
-    @property
-    def action_dim(self) -> int:
-        """Dimensions of an action."""
-        return len(self.action_low)
+    def action(self) -> ActionSpec:
+        """The kind of actions, with their bounds."""
+        return self.spaces.action
 
 
 class Step(NamedTuple):
-    """What one agent step leads to."""
+    """The outcome of one agent step."""
 
-    obs: np.ndarray
+    obs: dict[str, np.ndarray]
+    """An array for each part of the observation."""
     reward: float
     terminated: bool
     truncated: bool
@@ -103,7 +75,7 @@ class Env(Protocol):
         """Shapes and bounds."""
         ...
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode. The same seed gives the same episode for the same actions, whatever came before."""
         ...
 
@@ -112,31 +84,9 @@ class Env(Protocol):
         ...
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
-        """The current state as an RGB picture of (height, width)."""
+        """The current state as an RGB image of (height, width)."""
         ...
 
     def close(self) -> None:
         """Free what the simulator holds."""
         ...
-
-
-class ActionScale:
-    """[-1, 1] to an environment's bounds and back, per dimension (D4)."""
-
-    def __init__(self, low: np.ndarray | tuple[float, ...], high: np.ndarray | tuple[float, ...]):
-        self.low = np.asarray(low, np.float64)
-        self.high = np.asarray(high, np.float64)
-        # The outermost numbers of float32 inside: rounding a bound may lead out, and some environments check.
-        self._lowest, self._highest = (bound.astype(np.float32) for bound in (self.low, self.high))
-        self._lowest = np.where(self._lowest < self.low, np.nextafter(self._lowest, np.float32(np.inf)), self._lowest)
-        outside = self._highest > self.high
-        self._highest = np.where(outside, np.nextafter(self._highest, np.float32(-np.inf)), self._highest)
-
-    def to_env(self, action: np.ndarray) -> np.ndarray:
-        """From [-1, 1] to the environment's units, never outside its bounds."""
-        scaled = self.low + (np.asarray(action, np.float64) + 1) * 0.5 * (self.high - self.low)
-        return np.clip(scaled.astype(np.float32), self._lowest, self._highest)
-
-    def to_unit(self, action: np.ndarray) -> np.ndarray:
-        """From the environment's units to [-1, 1]."""
-        return (2 * (np.asarray(action, np.float64) - self.low) / (self.high - self.low) - 1).astype(np.float32)

@@ -5,7 +5,6 @@ versions we pin is patched here, in `_load`, and nowhere else.
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import io
@@ -15,11 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import mujoco
 import numpy as np
 
-from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.families.base import Family, UnknownIdError, paper_tasks_of
+from dr_q.envs.protocol import EnvSpec, Step
+from dr_q.kit import TaskError
+from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, ObsSpec, Spaces
 
 ACTION_REPEAT = 2
 
@@ -66,23 +66,19 @@ class HumanoidBenchEnv:
         self._model = self._raw.model
         self._written = {name: getattr(self._model, name).copy() for name in WRITTEN_BY_TASKS}
         self._random = _legacy_state(0)
-        self._renderer: mujoco.Renderer | None = None
-        self._spec = _spec_of(self._env)
-        self._scale = ActionScale(self._spec.action_low, self._spec.action_high)
+        self._renderer: Any = None  # a mujoco.Renderer, once an image is asked for
+        actions = _actions_of(self._env)
+        self._scale = ActionScale(actions)
+        self.spec = _spec_of(self._env, actions)
 
-    @property
-    def spec(self) -> EnvSpec:
-        """Shapes and bounds."""
-        return self._spec
-
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode; the seed alone decides it."""
         self._random = _legacy_state(seed)
         for name, value in self._written.items():
             getattr(self._model, name)[:] = value
         with self._own_random():
             obs, _ = self._env.reset(seed=seed)
-        return np.asarray(obs, np.float32)
+        return {SINGLE: np.asarray(obs, np.float32)}
 
     def step(self, action: np.ndarray) -> Step:
         """Two frames under the same action, fewer where the episode ends."""
@@ -94,16 +90,16 @@ class HumanoidBenchEnv:
                 total += float(reward)
                 if terminated or truncated:
                     break
-        return Step(np.asarray(obs, np.float32), total, bool(terminated), bool(truncated))
+        return Step({SINGLE: np.asarray(obs, np.float32)}, total, bool(terminated), bool(truncated))
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
-        """The current state as an RGB picture of (height, width), from the task's own camera."""
+        """The current state as an RGB image of (height, width), from the task's own camera."""
         renderer = self._renderer_of(size)
         renderer.update_scene(self._raw.data, camera=self._raw.camera_name)
         return renderer.render()
 
     def close(self) -> None:
-        """Free the simulator and, if there was a picture, the GL context."""
+        """Free the simulator and, if there was an image, the GL context."""
         self._close_renderer()
         self._env.close()
 
@@ -118,7 +114,9 @@ class HumanoidBenchEnv:
             self._random = np.random.get_state()  # noqa: NPY002
             np.random.set_state(callers)  # noqa: NPY002
 
-    def _renderer_of(self, size: tuple[int, int]) -> mujoco.Renderer:
+    def _renderer_of(self, size: tuple[int, int]) -> Any:
+        import mujoco
+
         height, width = size
         if self._renderer is not None and (self._renderer.height, self._renderer.width) != size:
             self._close_renderer()
@@ -138,16 +136,16 @@ class HumanoidBenchEnv:
             self._renderer = None
 
 
-def _make(env_id: str) -> gym.Env:
+def _make(env_id: str) -> Any:
+    import gymnasium
+
     known = _load()
     if env_id not in known:
-        near = difflib.get_close_matches(env_id, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "names are like h1-walk-v0 or h1hand-pole-v0"
-        raise TaskError(f"unknown HumanoidBench task {env_id!r}: {hint}")
+        raise UnknownIdError(env_id, known)
     try:
         # Bookshelf tasks print a line about themselves. Any render_mode but None opens a GL context.
         with contextlib.redirect_stdout(io.StringIO()):
-            return gym.make(env_id, render_mode=None, disable_env_checker=True)
+            return gymnasium.make(env_id, render_mode=None, disable_env_checker=True)
     except OSError as error:
         # More names are registered (every robot with every task) than there are models.
         raise TaskError(f"HumanoidBench has no model for {env_id!r}, though the name is registered: {error}") from error
@@ -155,6 +153,8 @@ def _make(env_id: str) -> gym.Env:
 
 def _load() -> list[str]:
     """Import HumanoidBench, make it run on our versions and list the tasks of the H1."""
+    import gymnasium
+
     try:
         with _stubs():
             importlib.import_module(PACKAGE)
@@ -162,7 +162,7 @@ def _load() -> list[str]:
     except ImportError as error:
         raise TaskError(f"HumanoidBench cannot be imported ({error}); it is on no registry: {INSTALL}") from error
     _drop_unknown_fields(sizes.array_sizes)
-    return [name for name, spec in gym.registry.items() if name.startswith("h1") and _is_ours(spec)]
+    return [name for name, spec in gymnasium.registry.items() if name.startswith("h1") and _is_ours(spec)]
 
 
 def _is_ours(spec: Any) -> bool:
@@ -180,7 +180,7 @@ def _stubs() -> Iterator[None]:
     try:
         yield
     finally:
-        # Whoever asks for these modules themselves shall still hear that they are missing.
+        # Anyone who imports these modules must still be told that they are missing.
         for name in missing:
             del sys.modules[name]
 
@@ -194,6 +194,8 @@ def _drop_unknown_fields(sizes: dict[str, dict[str, Any]]) -> None:
 
     It reads every field of the table when an environment is made; the tasks use none of the removed ones.
     """
+    import mujoco
+
     for name, struct_name in (("mjmodel", "MjModel"), ("mjdata", "MjData")):
         struct = getattr(mujoco, struct_name)  # compiled: type checkers do not see it
         for field in [field for field in sizes[name] if not hasattr(struct, field)]:
@@ -205,18 +207,30 @@ def _legacy_state(seed: int) -> Any:
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed))).get_state()
 
 
-def _spec_of(env: gym.Env) -> EnvSpec:
-    actions, observations = env.action_space, env.observation_space
-    assert isinstance(actions, gym.spaces.Box)
-    assert observations.shape is not None
-    assert env.spec is not None
-    assert env.spec.max_episode_steps is not None
+def _actions_of(env: Any) -> ContinuousActions:
+    return ContinuousActions(tuple(env.action_space.low.tolist()), tuple(env.action_space.high.tolist()))
+
+
+def _spec_of(env: Any, actions: ContinuousActions) -> EnvSpec:
+    (size,) = env.observation_space.shape
     return EnvSpec(
-        obs_shape=observations.shape,
-        action_low=tuple(actions.low.tolist()),
-        action_high=tuple(actions.high.tolist()),
+        Spaces(ObsSpec.vector(size), actions),
         action_repeat=ACTION_REPEAT,
         episode_length=env.spec.max_episode_steps // ACTION_REPEAT,
         can_terminate=True,
-        step_seconds=ACTION_REPEAT * float(env.unwrapped.dt),  # pyright: ignore[reportAttributeAccessIssue]
+        step_seconds=ACTION_REPEAT * float(env.unwrapped.dt),
     )
+
+
+FAMILY = Family(
+    prefix="hbench",
+    title="HumanoidBench",
+    spelling="hbench/ROBOT-TASK-VERSION",
+    tasks=paper_tasks_of("hbench"),
+    make=lambda name, render: HumanoidBenchEnv(name),
+    action_repeat=ACTION_REPEAT,
+    probe="hbench/h1-walk-v0",
+    installed=installed,
+    install="git clone https://github.com/carlosferrazza/humanoid-bench && pip install --no-deps -e humanoid-bench",
+    source_folder=package_folder,
+)

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with a finite Box of actions."""
+"""Any Gymnasium environment with a finite Box of actions, behind the protocol of this package."""
 
 import contextlib
 import sys
@@ -14,7 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.mujoco import MujocoEnv
 
-from dr_q.envs.protocol import ActionScale, EnvError, EnvSpec, Step, TaskError, failure
+from dr_q.envs.protocol import EnvSpec, Step, failure
+from dr_q.kit import EnvError, TaskError
+from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Spaces, Vector
 
 STACKED_FRAMES = 3
 SMALLEST_IMAGE = 31
@@ -38,31 +40,25 @@ class GymEnv:
             raise TaskError(f"{name} cannot be made: {failure(error)}") from error
         self._name = name
         _take(self._env, name)
-        low, high = _finite_box(box, name)
-        self._scale = ActionScale(low, high)
+        actions = _continuous_actions(box, name)
+        self._scale = ActionScale(actions)
         self._action_shape = box.shape
-        image = _image_shape(self._space, name)
+        image = _image(self._space, name)
         self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
-        shape = (image[0] * STACKED_FRAMES, *image[1:]) if image else (_vector_size(self._space, name),)
         self.spec = EnvSpec(
-            obs_shape=shape,
-            action_low=tuple(map(float, low)),
-            action_high=tuple(map(float, high)),
-            history=STACKED_FRAMES if image else 1,
+            Spaces(ObsSpec.single(image or _vector(self._space, name)), actions),
             episode_length=_episode_length(self._env),
             step_seconds=_step_seconds(self._env),
-            obs_parts=() if image else _parts(self._space),
-            action_shape=None if len(box.shape or ()) == 1 else box.shape,
         )
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode."""
         obs, _ = self._call("reset(seed=...)", ("obs", "info"), lambda: self._env.reset(seed=seed))
         if self._frames is not None:
             self._frames.extend([self._frame(obs)] * STACKED_FRAMES)
         seen = self._observe(obs)
-        if not np.isfinite(seen).all():
-            raise EnvError(f"{self._name}: reset(seed={seed}) gave an observation that is not finite; mend that")
+        if not np.isfinite(seen[SINGLE]).all():
+            raise EnvError(f"{self._name}: reset(seed={seed}) gave an observation with NaN or infinite values")
         return seen
 
     def step(self, action: np.ndarray) -> Step:
@@ -119,11 +115,11 @@ class GymEnv:
             raise EnvError(f"{self._name}: {what} gave {got}, expected ({', '.join(gives)}), as Gymnasium has it")
         return found
 
-    def _observe(self, obs: Any) -> np.ndarray:
+    def _observe(self, obs: Any) -> dict[str, np.ndarray]:
         if self._frames is not None:
-            return np.concatenate(list(self._frames))
+            return {SINGLE: np.concatenate(list(self._frames))}
         try:
-            return flat_observation(obs, self._space)
+            return {SINGLE: flat_observation(obs, self._space)}
         except (TypeError, ValueError, KeyError, IndexError):
             pass
         raise EnvError(f"{self._name} gave an observation {_described(obs)}; its observation space is {self._space}")
@@ -210,7 +206,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).replace("\x1b[33m", "").replace("\x1b[0m", "").split())
 
 
-def _finite_box(space: spaces.Space, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _continuous_actions(space: spaces.Space, name: str) -> ContinuousActions:
     if not isinstance(space, spaces.Box):
         raise TaskError(
             f"{name} has {type(space).__name__} actions; DR.Q needs a Box (continuous actions); "
@@ -227,10 +223,11 @@ def _finite_box(space: spaces.Space, name: str) -> tuple[np.ndarray, np.ndarray]
             f"{name} has actions in {space}; DR.Q needs finite bounds, low < high, in every dimension; "
             "wrap it, for instance: gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, SHAPE))"
         )
-    return low, high
+    shape = None if len(space.shape) == 1 else space.shape
+    return ContinuousActions(tuple(map(float, low)), tuple(map(float, high)), shape)
 
 
-def _image_shape(space: spaces.Space, name: str) -> tuple[int, int, int] | None:
+def _image(space: spaces.Space, name: str) -> Image | None:
     if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3):
         return None
     height, width, channels = space.shape
@@ -241,7 +238,7 @@ def _image_shape(space: spaces.Space, name: str) -> tuple[int, int, int] | None:
             f"{name} has images of {space.shape} (height, width, channels); the convolutions need at least "
             f"{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; {fix}"
         )
-    return channels, height, width
+    return Image(channels, height, width, STACKED_FRAMES)
 
 
 def channels_first(image: Any) -> np.ndarray:
@@ -249,17 +246,17 @@ def channels_first(image: Any) -> np.ndarray:
     return np.array(np.moveaxis(np.asarray(image), -1, 0), order="C")  # a copy: some reuse the image's memory
 
 
-def _vector_size(space: spaces.Space, name: str) -> int:
+def _vector(space: spaces.Space, name: str) -> Vector:
     boxes = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     if not boxes or not all(isinstance(box, spaces.Box) and box.shape is not None for box in boxes):
         raise TaskError(
             f"{name} has observations in {space}; DR.Q needs a Box or a Dict of boxes; "
             "wrap it with gymnasium.wrappers.FlattenObservation or give vectors"
         )
-    return sum(int(np.prod(box.shape or ())) for box in boxes)
+    return Vector(sum(int(np.prod(box.shape or ())) for box in boxes), fields=_fields(space))
 
 
-def _parts(space: spaces.Space) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _fields(space: spaces.Space) -> tuple[tuple[str, tuple[int, ...]], ...]:
     if isinstance(space, spaces.Dict):
         return tuple((key, tuple(box.shape or ())) for key, box in space.spaces.items())
     return () if len(space.shape or ()) == 1 else (("", tuple(space.shape or ())),)

@@ -1,7 +1,6 @@
-"""DeepMind Control tasks, from state vectors or from pixels."""
+"""DeepMind Control tasks from state vectors; the same class gives them in pixels (`dmc_visual`)."""
 
 import contextlib
-import difflib
 import logging
 import os
 import sys
@@ -11,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.families.base import Family, UnknownIdError, paper_tasks_of
+from dr_q.envs.protocol import EnvSpec, Step
+from dr_q.kit import TaskError
+from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Spaces, Vector
 
 ACTION_REPEAT = 2
 FRAME_SIZE = 84
@@ -23,11 +25,13 @@ EPISODE_FRAMES = 1000
 class DmcEnv:
     """One dm_control task. It never terminates; it is truncated after 1,000 frames, 500 agent steps.
 
-    Or where its physics diverges, which happens to complex models now and then: the state is none any more, so the
-    episode is cut before it. An error would end the other seeds' run too, and again at the same step when resumed.
+    It is also truncated where its physics diverges, which happens to complex models now and then: the state is lost, so
+    the episode is cut before it. An error would end the other seeds' run too, and again at the same step when resumed.
     """
 
-    def __init__(self, domain: str, task: str, pixels: bool):
+    def __init__(self, name: str, *, pixels: bool = False):
+        domain, _, task = name.partition("-")
+        task = task.replace("-", "_")
         self._env = _load(domain, task)
         self._physics_error = _physics_error()
         self._name = f"{domain}-{task}"
@@ -35,24 +39,23 @@ class DmcEnv:
         self._pixels = pixels
         self._frames: deque[np.ndarray] = deque(maxlen=STACKED_FRAMES)
         self._steps = 0
-        self._seen = np.zeros(0, np.float32)
+        self._seen: dict[str, np.ndarray] = {}
         bounds = self._env.action_spec()
         low = np.broadcast_to(bounds.minimum, bounds.shape)
         high = np.broadcast_to(bounds.maximum, bounds.shape)
-        self._scale = ActionScale(low, high)
+        actions = ContinuousActions(tuple(map(float, low)), tuple(map(float, high)))
+        self._scale = ActionScale(actions)
         size = sum(int(np.prod(part.shape)) for part in self._env.observation_spec().values())
+        part = Image(3, FRAME_SIZE, FRAME_SIZE, STACKED_FRAMES) if pixels else Vector(size)
         self.spec = EnvSpec(
-            obs_shape=(3 * STACKED_FRAMES, FRAME_SIZE, FRAME_SIZE) if pixels else (size,),
-            action_low=tuple(map(float, low)),
-            action_high=tuple(map(float, high)),
-            history=STACKED_FRAMES if pixels else 1,
+            Spaces(ObsSpec.single(part), actions),
             action_repeat=ACTION_REPEAT,
             episode_length=EPISODE_FRAMES // ACTION_REPEAT,
             can_terminate=False,
             step_seconds=ACTION_REPEAT * float(self._env.control_timestep()),
         )
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode from the task's generator seeded anew."""
         self._env.task.random.seed(seed)
         with _known_warnings():
@@ -90,12 +93,12 @@ class DmcEnv:
         """
         self._env.physics.free()
 
-    def _observe(self, time_step: Any) -> np.ndarray:
+    def _observe(self, time_step: Any) -> dict[str, np.ndarray]:
         if self._pixels:
             parts = list(self._frames)
         else:
             parts = [np.asarray(part, np.float32).reshape(-1) for part in time_step.observation.values()]
-        self._seen = np.concatenate(parts)
+        self._seen = {SINGLE: np.concatenate(parts)}
         return self._seen
 
     def _frame(self) -> np.ndarray:
@@ -112,15 +115,12 @@ def _load(domain: str, task: str) -> Any:
     with _known_warnings():
         try:
             from dm_control import suite
-        except ImportError:  # a renderer that is there and does not work; only pictures need one
+        except ImportError:  # a renderer that is installed and does not work; only images need one
             os.environ["MUJOCO_GL"] = "disable"
             from dm_control import suite
 
         if (domain, task) not in suite.ALL_TASKS:
-            names = [f"{d}-{t}" for d, t in suite.ALL_TASKS]
-            close = difflib.get_close_matches(f"{domain}-{task}", names, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise TaskError(f"dm_control has no task '{domain}-{task}'{hint} List: dr-q tasks dmc")
+            raise UnknownIdError(f"{domain}-{task}", [f"{d}-{t}" for d, t in suite.ALL_TASKS])
         return suite.load(domain, task, task_kwargs={"random": 0})
 
 
@@ -140,3 +140,15 @@ def _known_warnings() -> Any:
 def _not_about_total_mass(record: logging.LogRecord) -> bool:
     """The quadruped's and humanoid's models use an attribute that MuJoCo means to drop."""
     return "settotalmass" not in record.getMessage()
+
+
+FAMILY = Family(
+    prefix="dmc",
+    title="DeepMind Control",
+    spelling="dmc/DOMAIN-TASK",
+    tasks=paper_tasks_of("dmc"),
+    make=lambda name, render: DmcEnv(name),
+    action_repeat=ACTION_REPEAT,
+    probe="dmc/walker-run",
+    install="pip install 'dm-control' 'mujoco<4'",
+)

@@ -1,0 +1,215 @@
+"""One seed's environments, for training and evaluation, and the arrays through which they are stepped."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dr_q.envs.processes.packet import PacketLayout
+from dr_q.envs.protocol import Env, EnvSpec, Step
+from dr_q.envs.seeding import stream_seed
+from dr_q.kit import EnvError
+from dr_q.spaces import SINGLE
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest reward, positive or negative: rewards are stored in float32."""
+
+
+@dataclasses.dataclass
+class SharedArrays:
+    """Everything that passes between the loop and simulators; may lie in shared memory.
+
+    Either of all seeds, along a leading axis, or of one seed (`row`).
+    """
+
+    action: np.ndarray
+    packet: np.ndarray
+    """The outcome of the last step: see `PacketLayout`."""
+    eval_seed: np.ndarray
+    eval_action: np.ndarray
+    eval_obs: dict[str, np.ndarray]
+    """Observations of the evaluation episodes, an array for each part."""
+    eval_reward: np.ndarray
+    eval_running: np.ndarray
+    command: np.ndarray
+    """What to do, as a letter's code."""
+    order: np.ndarray
+    """Number of commands given."""
+    answer: np.ndarray
+    """Number of commands carried out."""
+    asleep: np.ndarray
+    """Whether the simulator's process waits on its pipe and must be woken."""
+    seconds: np.ndarray
+    """Time that the last command took by itself."""
+
+    @staticmethod
+    def layout(spec: EnvSpec, seeds: int, episodes: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and type of each array; those of `eval_obs` are named `eval_obs/PART`."""
+        flag, count, real = np.dtype(np.uint8), np.dtype(np.uint32), np.dtype(np.float32)
+        of_one: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+            "action": ((spec.action.dim,), real),
+            "packet": ((PacketLayout(spec.obs).size,), flag),
+            "eval_seed": ((episodes,), count),
+            "eval_action": ((episodes, spec.action.dim), real),
+            **{f"eval_obs/{name}": ((episodes, *part.shape), part.dtype) for name, part in spec.obs.parts},
+            "eval_reward": ((episodes,), np.dtype(np.float64)),
+            "eval_running": ((episodes,), flag),
+            "command": ((), flag),
+            "order": ((), count),
+            "answer": ((), count),
+            "asleep": ((), flag),
+            "seconds": ((), np.dtype(np.float64)),
+        }
+        return {name: ((seeds, *shape), dtype) for name, (shape, dtype) in of_one.items()}
+
+    @staticmethod
+    def bytes_needed(spec: EnvSpec, seeds: int, episodes: int) -> int:
+        """Size of a block that holds them all."""
+        return sum(_padded(shape, dtype) for shape, dtype in SharedArrays.layout(spec, seeds, episodes).values())
+
+    @staticmethod
+    def over(block: Any, spec: EnvSpec, seeds: int, episodes: int) -> "SharedArrays":
+        """Arrays laid over a block of memory."""
+        arrays, offset = {}, 0
+        for name, (shape, dtype) in SharedArrays.layout(spec, seeds, episodes).items():
+            arrays[name] = np.ndarray(shape, dtype, buffer=block, offset=offset)
+            offset += _padded(shape, dtype)
+        eval_obs = {name: arrays.pop(f"eval_obs/{name}") for name, _ in spec.obs.parts}
+        return SharedArrays(**arrays, eval_obs=eval_obs)
+
+    @staticmethod
+    def allocate(spec: EnvSpec, seeds: int, episodes: int) -> "SharedArrays":
+        """Arrays of this process's own."""
+        return SharedArrays.over(bytearray(SharedArrays.bytes_needed(spec, seeds, episodes)), spec, seeds, episodes)
+
+    def row(self, index: int) -> "SharedArrays":
+        """The arrays of one seed, as views."""
+
+        def row_of(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: row_of(array) for name, array in value.items()}
+            return value[index : index + 1].reshape(value.shape[1:])  # not [index]: a number would be a copy
+
+        return SharedArrays(**{name: row_of(value) for name, value in vars(self).items()})
+
+
+class SeedEnvs:
+    """One seed's environments."""
+
+    def __init__(self, make: Callable[[], Env], seed: int):
+        self._make = make
+        self._seed = seed
+        self._env = make()
+        self._eval: list[Env] = []
+        self._episode = 0
+        self._actions: list[np.ndarray] = []
+        self.spec = self._env.spec
+        self._layout = PacketLayout(self.spec.obs)
+        self._vectors = tuple(name for name, part in self.spec.obs.parts if part.dtype != np.uint8)
+
+    def begin(self, arrays: SharedArrays) -> None:
+        """Start the first training episode."""
+        self.restore(arrays, 0, self._no_actions())
+
+    def step(self, arrays: SharedArrays) -> None:
+        """One training step; at an episode's end the next one starts at once."""
+        action = _usable(arrays.action)
+        step = self._env.step(action)
+        self._check(step, lambda: f"step {len(self._actions)} of training episode {self._episode}")
+        self._actions.append(action)
+        next_obs, obs = self._layout.observations(arrays.packet)
+        _write(next_obs, step.obs)
+        self._layout.numbers(arrays.packet)[:] = step.reward, step.terminated, step.truncated
+        if step.terminated or step.truncated:
+            self._episode += 1
+            self._actions = []
+            _write(obs, self._env.reset(self._episode_seed()))
+        else:
+            _write(obs, step.obs)
+
+    def open_episode(self) -> tuple[int, np.ndarray]:
+        """The training episode's number and its actions so far."""
+        return self._episode, np.stack(self._actions) if self._actions else self._no_actions()
+
+    def restore(self, arrays: SharedArrays, episode: int, actions: np.ndarray) -> None:
+        """Start an episode and take the given actions; the observation they lead to is acted on next."""
+        self._episode, self._actions = episode, []
+        _, obs = self._layout.observations(arrays.packet)
+        _write(obs, self._env.reset(self._episode_seed()))
+        for action in actions:
+            step = self._env.step(action)
+            self._actions.append(np.asarray(action, np.float32))
+            _write(obs, step.obs)
+            if step.terminated or step.truncated:
+                break  # the episode went another way: the caller compares observations
+
+    def evaluate_begin(self, arrays: SharedArrays) -> None:
+        """Start one evaluation episode for each seed given."""
+        while len(self._eval) < len(arrays.eval_seed):
+            self._eval.append(self._make())
+        for i, seed in enumerate(arrays.eval_seed):
+            _write(arrays.eval_obs, self._eval[i].reset(int(seed)), i)
+        arrays.eval_running[:] = 1
+        arrays.eval_reward[:] = 0
+
+    def evaluate_step(self, arrays: SharedArrays) -> None:
+        """One step of the evaluation episodes that still run."""
+        arrays.eval_reward[:] = 0
+        for i in np.flatnonzero(arrays.eval_running):
+            step = self._eval[i].step(_usable(arrays.eval_action[i]))
+            seed = int(arrays.eval_seed[i])
+            self._check(step, lambda seed=seed: f"the evaluation episode of seed {seed}")
+            _write(arrays.eval_obs, step.obs, i)
+            arrays.eval_reward[i] = step.reward
+            arrays.eval_running[i] = not (step.terminated or step.truncated)
+
+    def close(self) -> None:
+        """Close all environments."""
+        for env in (self._env, *self._eval):
+            env.close()
+
+    def _episode_seed(self) -> int:
+        return stream_seed(self._seed, "train", self._episode)
+
+    def _no_actions(self) -> np.ndarray:
+        return np.zeros((0, self.spec.action.dim), np.float32)
+
+    def _check(self, step: Step, when: Callable[[], str]) -> None:
+        """Refuse NaN and infinite values: they would spread through the networks without a message."""
+        for name in self._vectors:
+            if not _all_finite(step.obs[name]):
+                of = "" if name == SINGLE else f" '{name}'"
+                where = _where_not_finite(step.obs[name])
+                raise EnvError(
+                    f"the environment gave an observation{of} that is not finite in its components {where}, in {when()}"
+                )
+        if not abs(step.reward) <= LARGEST:  # true for nan
+            limits = "" if not math.isfinite(step.reward) else f", more than float32 holds ({LARGEST:.0e}): scale it"
+            raise EnvError(f"the environment gave a reward of {step.reward}{limits}, in {when()}")
+
+
+def _write(views: dict[str, np.ndarray], obs: dict[str, np.ndarray], where: Any = ...) -> None:
+    for name, view in views.items():
+        view[where] = obs[name]
+
+
+def _usable(action: np.ndarray) -> np.ndarray:
+    """A copy; zeros in place of NaN and infinite values, so that a seed that has diverged does not end the others."""
+    return action.copy() if _all_finite(action) else np.zeros_like(action)
+
+
+def _all_finite(values: np.ndarray) -> bool:
+    """As `isfinite(values).all()`, in a third of its time: it is called twice in every step of every simulator."""
+    return bool(np.count_nonzero(np.isfinite(values)) == values.size)
+
+
+def _where_not_finite(values: np.ndarray) -> str:
+    found = np.flatnonzero(~np.isfinite(values))
+    return ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more places" if len(found) > 5 else "")
+
+
+def _padded(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    size = int(np.prod(shape)) * dtype.itemsize
+    return -(-size // 64) * 64

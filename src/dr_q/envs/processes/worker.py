@@ -1,0 +1,105 @@
+"""The process of one seed's simulators: `python -m dr_q.envs.processes.worker`, started by `ProcessPool`."""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from multiprocessing import resource_tracker, shared_memory
+from typing import BinaryIO
+
+from dr_q.envs.processes import flags
+from dr_q.envs.processes.channel import DONE, ENV_FAILED, UNSHOWN, CommandPipe, PipeClosedError, answer_with
+from dr_q.envs.processes.seed_envs import SeedEnvs, SharedArrays
+from dr_q.kit import EnvError, TaskError
+
+NAP = 0.05
+"""Seconds between polls of a worker that waits on its pipe."""
+
+
+def main() -> int:
+    """Carry out commands until the input ends."""
+    # A terminal's Ctrl-C reaches the whole group; the loop decides when its simulators end, by closing the pipe.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # What simulators print must not be read as answers: standard output becomes standard error.
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue] - it goes to a pipe
+    pipe = CommandPipe(0)
+    source, index, seed = pipe.message()
+    try:
+        envs = SeedEnvs(source.make, seed)
+    except TaskError as error:
+        answer_with(answers, str(error))
+        return 2
+    answer_with(answers, envs.spec)
+    name, seeds, episodes, poll_for = pipe.message()
+    memory = shared_memory.SharedMemory(name=name)
+    # Python < 3.13 would let this process's tracker free the block that its creator still uses.
+    resource_tracker.unregister(memory._name, "shared_memory")  # pyright: ignore[reportAttributeAccessIssue]
+    arrays = SharedArrays.over(memory.buf, envs.spec, seeds, episodes).row(index)
+    try:
+        serve(pipe, answers, envs, arrays, poll_for)
+    finally:
+        envs.close()
+    return 0
+
+
+def serve(pipe: CommandPipe, answers: BinaryIO, envs: SeedEnvs, arrays: SharedArrays, poll_for: float) -> None:
+    """Carry out commands; `PipeClosedError` when the loop is gone. 0 seconds of polling: wait on the pipe only."""
+    plain = {
+        ord("b"): envs.begin,
+        ord("s"): envs.step,
+        ord("e"): envs.evaluate_begin,
+        ord("v"): envs.evaluate_step,
+    }
+    done = 0
+    while True:
+        _await_order(pipe, arrays, done, poll_for)
+        done += 1
+        start = time.perf_counter()
+        command = int(arrays.command)
+        if command == ord("o"):
+            answer_with(answers, envs.open_episode())
+        elif command == ord("r"):
+            envs.restore(arrays, *pipe.message())
+        else:
+            plain[command](arrays)
+        arrays.seconds[...] = time.perf_counter() - start
+        flags.give_answer(arrays, done)
+        if not poll_for and command != ord("o"):
+            answers.write(DONE)
+
+
+def _await_order(pipe: CommandPipe, arrays: SharedArrays, done: int, poll_for: float) -> None:
+    """Wait for the next command: first poll shared memory, then sleep on the pipe."""
+    sleep_at = time.perf_counter() + poll_for
+    while not flags.has_order(arrays, done):
+        if poll_for:
+            time.sleep(flags.POLL_EVERY)
+        if time.perf_counter() > sleep_at:
+            arrays.asleep[...] = 1
+            while not flags.has_order(arrays, done):
+                pipe.wait(NAP)  # not forever: an order given just as this worker fell asleep has nobody to wake it
+            arrays.asleep[...] = 0
+
+
+if __name__ == "__main__":
+    # Past the interpreter's teardown: simulators' own exit handlers may hang on a closed display.
+    try:
+        code = main()
+    except PipeClosedError:
+        code = 0
+    except EnvError as error:
+        sys.stdout.flush()  # what the environment printed goes to the same place; the last line is read
+        print(f"\n{UNSHOWN}{' '.join(str(error).split())[:5000]}", file=sys.stderr)
+        code = ENV_FAILED
+    except Exception:  # os._exit below would say nothing of it
+        sys.stdout.flush()
+        lines = [f"{UNSHOWN}{line}" for line in traceback.format_exc().splitlines()]
+        print("\n".join(["", *lines]), file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
