@@ -1,8 +1,8 @@
 """One agent's learning, as pure functions for one seed.
 
-The loop calls `sync_targets_and_train_encoder` before RL updates 1, 251, 501, ..., and for each of them `draw_for_critic` and
-`learn_actor_critic`, together `update_actor_critic`. `encoder_step` and `actor_critic_step` are the same updates on a
-given batch.
+The loop calls `sync_targets_and_train_encoder` before RL updates 1, 251, 501, ..., and for each update
+`draw_for_critic` and `learn_actor_critic`, together `update_actor_critic`. `encoder_step` and `actor_critic_step` are
+the same updates on a given batch.
 """
 
 import dataclasses

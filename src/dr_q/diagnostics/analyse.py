@@ -20,8 +20,7 @@ from dr_q import replay as rp
 from dr_q.config import Config, config_from_json
 from dr_q.equations import fade_weight, infonce, latent_mse, n_step_return, reward_bins, two_hot_mean
 from dr_q.kit import ConfigError, RunFolderError
-from dr_q.learner import LearnerSpec
-from dr_q.learner import saving
+from dr_q.learner import LearnerSpec, saving
 from dr_q.networks import Encoder
 from dr_q.report.analyses import AgeBucket, Embedding, Information, Measure, Origin, Priorities
 from dr_q.report.results import preset_of
@@ -156,7 +155,11 @@ def embed(
     perplexity = min(PERPLEXITY, (len(rows) - 1) / 3)
     with threadpool_limits(1):  # several threads add up in any order, and t-SNE makes the difference large
         points = TSNE(init="pca", perplexity=perplexity, random_state=0).fit_transform(z_sa)
-    colours = {"value": value, "reward": np.asarray(loaded.replay.storage.reward)[loaded.starts[rows]], "age": loaded.age[rows]}
+    colours = {
+        "value": value,
+        "reward": np.asarray(loaded.replay.storage.reward)[loaded.starts[rows]],
+        "age": loaded.age[rows],
+    }
     return Embedding(run.origin(seed, agent_steps), points, colours[colour].astype(float), loaded.age[rows], perplexity)
 
 

@@ -109,9 +109,7 @@ def chunk_slots(spec: rp.StorageSpec) -> int:
     return max(1, CHUNK_BYTES // slot_bytes // rp.ROW) * rp.ROW
 
 
-def _load_replays(
-    stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerSpec
-) -> tuple[rp.Replay, Arrays | None]:
+def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerSpec) -> tuple[rp.Replay, Arrays | None]:
     """Some seeds' replays, and their frames if those are for host memory."""
     rows = [stored.seeds.index(seed) for seed in seeds]
     roots = root_keys(seeds)
@@ -157,9 +155,7 @@ def _outside_chunks(replays: rp.Replay) -> Arrays:
     kept = {name: x for name, x in vars(storage).items() if name not in (*_BY_SLOT, "spec")}
     tree = {"storage": kept, "sampling": replays.sampling, "empty_draws": replays.empty_draws}
     by_rows = (storage.spec.rows, rp.ROW)
-    return {
-        name: np.asarray(x[:, :filled] if x.shape[1:] == by_rows else x) for name, x in named_shapes(tree).items()
-    }
+    return {name: np.asarray(x[:, :filled] if x.shape[1:] == by_rows else x) for name, x in named_shapes(tree).items()}
 
 
 def _chunks(storage: rp.Storage, frames: Arrays | None, index: int) -> list[Chunk]:
@@ -178,9 +174,7 @@ def _chunks(storage: rp.Storage, frames: Arrays | None, index: int) -> list[Chun
     return chunks
 
 
-def _read_chunk(
-    storage: rp.Storage, frames: Arrays | None, index: int, start: int, end: int, slots: int
-) -> Arrays:
+def _read_chunk(storage: rp.Storage, frames: Arrays | None, index: int, start: int, end: int, slots: int) -> Arrays:
     fields: dict[str, Any] = {name: getattr(storage, name) for name in _BY_SLOT}
     fields["obs"] = fields["obs"] if frames is None else frames
     found = {"stamp": np.asarray(fields.pop("stamp")[index]).reshape(-1)[start:end]}

@@ -242,7 +242,12 @@ def _encoder_key(spec: LearnerSpec, replay: rp.Replay, root: Array, number: Arra
 
 
 def _pending(
-    spec: LearnerSpec, exploring: bool, net: drq.Networks, root: Key[Array, ""], obs: dict[str, Array], where: Int[Array, ""]
+    spec: LearnerSpec,
+    exploring: bool,
+    net: drq.Networks,
+    root: Key[Array, ""],
+    obs: dict[str, Array],
+    where: Int[Array, ""],
 ) -> PendingTransition:
     if exploring:
         action = drq.random_action(spec.spaces.action.dim, _stream(root, "random", where))
@@ -267,7 +272,7 @@ def _unpack(
 
     next_obs, obs = {}, {}
     for part in layout.parts:
-        both = packet[part.offset : part.offset + 2 * part.nbytes]
+        both = packet[part.offset : part.offset + part.nbytes]
         both = both if part.dtype == np.uint8 else floats(both)
         next_obs[part.name], obs[part.name] = both.reshape(2, *part.shape)
     return floats(packet[: layout.numbers_bytes]), next_obs, obs

@@ -16,6 +16,10 @@ from dr_q.run_folder import policy_file, policy_record, read_policy_weights, rea
 from dr_q.spaces import Image
 
 Precision = Literal["float16", "float32"]
+_WRITTEN_ANEW = (
+    *("seeds", "best_seed", "training", "format", "spaces"),
+    *("obs_shape", "history", "action_low", "action_high", "obs_parts", "action_shape"),  # format 1
+)
 
 
 class Exported(NamedTuple):
@@ -50,7 +54,17 @@ def export_policy(
         if not np.isfinite(x).all():
             raise ConfigError(f"{name} of {file} is not finite in {precision}; use --precision float32")
     training = _training(path, seed, record["agent_steps"]) or record.get("training")
-    old = ("seeds", "best_seed", "training", "obs_shape", "history", "action_low", "action_high", "obs_parts", "action_shape")
+    old = (
+        "seeds",
+        "best_seed",
+        "training",
+        "obs_shape",
+        "history",
+        "action_low",
+        "action_high",
+        "obs_parts",
+        "action_shape",
+    )
     kept = {name: value for name, value in record.items() if name not in old}
     kept |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version

@@ -122,7 +122,9 @@ def record_video(
     try:
         import imageio_ffmpeg
     except ImportError as error:
-        raise MissingPackageError("a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'") from error
+        raise MissingPackageError(
+            "a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'"
+        ) from error
     if out.suffix.lower() != ".mp4":
         raise ConfigError(f"--out {out} is not an MP4 file's name; end it in .mp4")
     policy = load(path, seed)

@@ -1,7 +1,7 @@
 """Replay as a value: a ring of transitions, each observation stored once, and a sampler that draws from it.
 
-`init_replay` makes an empty `Replay`; `add`, `draw` and `write_priority` are pure functions on it, `sample_subtrajectory`
-and `sample_n_step` on its storage, all for one seed, and `vmap` over seeds.
+`init_replay` makes an empty `Replay`; `add`, `draw` and `write_priority` are pure functions on it,
+`sample_subtrajectory` and `sample_n_step` on its storage, all for one seed, and `vmap` over seeds.
 """
 
 from dr_q.replay.replay import (

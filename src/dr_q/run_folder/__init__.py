@@ -1,11 +1,11 @@
 """The files of a run, written and read here and nowhere else. No jax.
 
-    RUN/run.json        status, settings, versions            (record.py)
-        evals.csv       evaluations, a row for each seed      (tables.py)
-        metrics.csv     what updates saw, and times           (tables.py)
-        checkpoints/    everything that a resume needs        (checkpoints.py)
-        policy/         what acts, as of the last evaluation  (policies.py)
-        tensorboard/    the same metrics for TensorBoard
+RUN/run.json        status, settings, versions            (record.py)
+    evals.csv       evaluations, a row for each seed      (tables.py)
+    metrics.csv     what updates saw, and times           (tables.py)
+    checkpoints/    everything that a resume needs        (checkpoints.py)
+    policy/         what acts, as of the last evaluation  (policies.py)
+    tensorboard/    the same metrics for TensorBoard
 """
 
 from dr_q.run_folder.arrays import read_arrays, write_arrays

@@ -301,8 +301,8 @@ def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Findin
 
 def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
     """t-SNE of the first seed of every run; the paper's statement is about how it looks."""
-    from dr_q.report.analyses import draw_embeddings, write_embeddings
     from dr_q.diagnostics import analyse
+    from dr_q.report.analyses import draw_embeddings, write_embeddings
 
     found = []
     for folder in planned.folders(out):
@@ -319,8 +319,8 @@ def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
 
 def _by_age(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
     """Priorities of the first seed of every run; over all seeds, what old transitions keep."""
-    from dr_q.report.analyses import Priorities, draw_priorities, write_priorities
     from dr_q.diagnostics import analyse
+    from dr_q.report.analyses import Priorities, draw_priorities, write_priorities
 
     found: dict[tuple[str, str], list[Priorities]] = {}
     for folder in planned.folders(out):

@@ -52,7 +52,9 @@ class SweepSpec:
         object.__setattr__(self, "tasks", _tasks(self.tasks))
         object.__setattr__(self, "presets", tuple(dict.fromkeys(self.presets)))
         if not self.tasks:
-            raise ConfigError(f"nothing to train on; name tasks (dr-q tasks lists them) or suites: {', '.join(suites())}")
+            raise ConfigError(
+                f"nothing to train on; name tasks (dr-q tasks lists them) or suites: {', '.join(suites())}"
+            )
         if not self.presets:
             raise ConfigError(f"no preset given; presets: {', '.join(PRESETS)}")
         for name in self.presets:

@@ -16,6 +16,7 @@ from dr_q.learner import Learner
 from dr_q.policies.episodes import check_length
 from dr_q.run_folder import Evaluation
 
+
 class Evaluated(NamedTuple):
     """The policies at a step, and how they did."""
 

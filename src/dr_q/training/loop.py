@@ -456,8 +456,7 @@ class _Run:
                 "unbroken run"
             )
             arrived.numbers[i, 2] = 1
-            for name, x in self.pool.restart(i, episode + 1).items():
-                arrived.obs[name][i] = x
+            arrived.replace_obs(i, self.pool.restart(i, episode + 1))
         return arrived
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import gymnasium
 
 from dr_q.config import Config, config_from_json, preset
-from dr_q.envs import DEFAULT_AGENT_STEPS, canonical
+from dr_q.envs import canonical, default_steps
 from dr_q.kit import ConfigError
-from dr_q.paper import paper_tasks
 
 EVAL_EPISODES = 10
 EVAL_EVERY = 5_000
@@ -97,7 +96,6 @@ def make_settings(
     if isinstance(task, str):
         task = canonical(task)
     if steps is None:
-        known = paper_tasks().get(task) if isinstance(task, str) else None
-        steps = known.agent_steps if known else DEFAULT_AGENT_STEPS
+        steps = default_steps(task)
     config = preset(preset_name, **(changes or {}))
     return Settings(task, preset_name, config, first_seed, seeds, steps, **rest)
