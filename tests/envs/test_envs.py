@@ -342,18 +342,18 @@ def test_the_simulators_of_the_paper_say_nothing_and_leave_nothing(tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("picture", "message"),
+    ("image", "message"),
     [
         (np.zeros((9, 9, 4), np.uint8), r"Drawn: render\(\) gave an image of shape \(9, 9, 4\), expected .*: RGB"),
         (np.zeros((9, 9, 3)), r"Drawn: render\(\) gave float64, expected uint8, from 0 to 255"),
     ],
 )
-def test_images_of_other_shapes_and_types_are_refused(picture, message):
+def test_images_of_other_shapes_and_types_are_refused(image, message):
     class Drawn(toys.Toy):
         render_mode = "rgb_array"
 
         def render(self):
-            return picture
+            return image
 
     with pytest.raises(EnvError, match=message):
         make_env(Drawn).render((9, 9))

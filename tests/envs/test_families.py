@@ -120,8 +120,9 @@ def test_a_family_of_another_package(site, value, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_workers_find_families_of_other_packages(site):
+def test_workers_find_families_of_other_packages(site, capsys):
     install(site, "toy_robots", FAMILY_FILE)
+    install(site, "broken_robots", "import no_such_simulator")
     pool = ProcessPool(Source("toys/long_walk"), [0], 1)
     try:
         pool.begin()
@@ -129,6 +130,7 @@ def test_workers_find_families_of_other_packages(site):
         assert pool.receive().obs[SINGLE].shape == (1, 1)
     finally:
         pool.close()
+    assert "broken_robots" not in capsys.readouterr().err  # this process reports it, when it needs families
 
 
 def test_the_command_lists_families_of_other_packages(site, capsys):

@@ -175,8 +175,8 @@ def test_pictures_come_in_the_size_asked_for():
     env = HumanoidBenchEnv("h1-walk-v0")
     env.reset(0)
     for size in ((48, 64), (300, 400)):
-        picture = env.render(size)
-        assert picture.shape == (*size, 3)
-        assert picture.dtype == np.uint8
-        assert picture.std() > 0
+        image = env.render(size)
+        assert image.shape == (*size, 3)
+        assert image.dtype == np.uint8
+        assert image.std() > 0
     env.close()

@@ -8,7 +8,7 @@ import sys
 def choose_backend() -> None:
     """Set MUJOCO_GL where it is not set and there is no screen: EGL (also in software), else OSMesa, else none.
 
-    MuJoCo and dm_control would take GLFW, which needs a screen, and fail at the first picture.
+    MuJoCo and dm_control would take GLFW, which needs a screen, and fail at the first image.
     """
     if "MUJOCO_GL" in os.environ or not sys.platform.startswith("linux"):
         return

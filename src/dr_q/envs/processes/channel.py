@@ -1,6 +1,6 @@
 """The pipes between the loop and a worker process: bytes that wake it, messages, and what its simulators print.
 
-To a worker go `WAKE` (look at the shared memory: a command waits there) and `MESSAGE` with an object. From it come
+To a worker go `WAKE` (a command waits in shared memory) and `MESSAGE` with an object. From it come
 objects and, unless the loop polls shared memory, `DONE` after each command.
 """
 

@@ -126,9 +126,10 @@ class _WithArrays:
 
     spec: EnvSpec
     _arrays: SharedArrays
+    _layout: PacketLayout
 
     def _transitions(self) -> Transitions:
-        return Transitions(self._arrays.packet.copy(), PacketLayout(self.spec.obs))
+        return Transitions(self._arrays.packet.copy(), self._layout)
 
     def _obs(self) -> Observations:
         return self._transitions().obs
@@ -149,6 +150,7 @@ class InProcessPool(_WithArrays):
     def __init__(self, source: Source, seeds: Sequence[int], eval_episodes: int):
         self._seeds = [SeedEnvs(source.make, seed) for seed in seeds]
         self.spec = self._seeds[0].spec
+        self._layout = PacketLayout(self.spec.obs)
         self._arrays = SharedArrays.allocate(self.spec, len(seeds), eval_episodes)
         self._rows = [self._arrays.row(i) for i in range(len(seeds))]
 
@@ -238,6 +240,7 @@ class ProcessPool(_WithArrays):
                 raise TaskError(answer)
             specs.append(answer)
         self.spec: EnvSpec = specs[0]
+        self._layout = PacketLayout(self.spec.obs)
         count = len(self._workers)
         size = SharedArrays.bytes_needed(self.spec, count, eval_episodes)
         self._memory = shared_memory.SharedMemory(create=True, size=size)

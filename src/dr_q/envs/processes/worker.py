@@ -1,5 +1,7 @@
 """The process of one seed's simulators: `python -m dr_q.envs.processes.worker`, started by `ProcessPool`."""
 
+import contextlib
+import io
 import os
 import signal
 import sys
@@ -8,6 +10,7 @@ import traceback
 from multiprocessing import resource_tracker, shared_memory
 from typing import BinaryIO
 
+from dr_q.envs.families import families
 from dr_q.envs.processes import flags
 from dr_q.envs.processes.channel import DONE, ENV_FAILED, UNSHOWN, CommandPipe, PipeClosedError, answer_with
 from dr_q.envs.processes.seed_envs import SeedEnvs, SharedArrays
@@ -28,6 +31,8 @@ def main() -> int:
     sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue] - it goes to a pipe
     pipe = CommandPipe(0)
     source, index, seed = pipe.message()
+    with contextlib.redirect_stderr(io.StringIO()):
+        families()  # the loop's process has reported those that cannot be used
     try:
         envs = SeedEnvs(source.make, seed)
     except TaskError as error:
