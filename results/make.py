@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tyro
 
-from dr_q.agent import ConfigError
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count

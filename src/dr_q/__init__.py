@@ -7,26 +7,44 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dr_q.agent import PRESETS, Config, ConfigError, preset
-    from dr_q.envs import EnvError, TaskError
+    from dr_q.config import PRESETS, Config, preset
+    from dr_q.kit import (
+        ConfigError,
+        DamagedFileError,
+        DrQError,
+        EnvError,
+        MissingPackageError,
+        RunFolderError,
+        TaskError,
+        ToolError,
+        TrainingError,
+        WorkerError,
+    )
     from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
     from dr_q.run import Evaluation, Policy, load, train
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "PRESETS": "dr_q.agent",
-    "Config": "dr_q.agent",
-    "ConfigError": "dr_q.agent",
-    "EnvError": "dr_q.envs",
+    "PRESETS": "dr_q.config",
+    "Config": "dr_q.config",
+    "ConfigError": "dr_q.kit",
+    "DamagedFileError": "dr_q.kit",
+    "DrQError": "dr_q.kit",
+    "EnvError": "dr_q.kit",
     "Evaluation": "dr_q.run",
+    "MissingPackageError": "dr_q.kit",
     "Policy": "dr_q.run",
-    "TaskError": "dr_q.envs",
+    "RunFolderError": "dr_q.kit",
+    "TaskError": "dr_q.kit",
+    "ToolError": "dr_q.kit",
+    "TrainingError": "dr_q.kit",
+    "WorkerError": "dr_q.kit",
     "actor_from_torch": "dr_q.networks",
     "critic_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
     "load": "dr_q.run",
-    "preset": "dr_q.agent",
+    "preset": "dr_q.config",
     "train": "dr_q.run",
 }
 
@@ -34,10 +52,17 @@ __all__ = [
     "PRESETS",
     "Config",
     "ConfigError",
+    "DamagedFileError",
+    "DrQError",
     "EnvError",
     "Evaluation",
+    "MissingPackageError",
     "Policy",
+    "RunFolderError",
     "TaskError",
+    "ToolError",
+    "TrainingError",
+    "WorkerError",
     "__version__",
     "actor_from_torch",
     "critic_from_torch",

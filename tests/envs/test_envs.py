@@ -9,18 +9,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
-from dr_q.envs import (
-    NOISE_DIMS,
-    SUITES,
-    ActionScale,
-    Env,
-    EnvError,
-    TaskError,
-    canonical,
-    make_env,
-    stream_seed,
-    suite_tasks,
-)
+from dr_q.envs import NOISE_DIMS, SUITES, ActionScale, Env, canonical, make_env, stream_seed, suite_tasks
+from dr_q.kit import EnvError, TaskError
 from dr_q.paper import paper_tasks
 from tests.envs import toys
 

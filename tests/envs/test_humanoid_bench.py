@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dr_q.envs.humanoid_bench import HumanoidBenchEnv, installed
-from dr_q.envs.protocol import Step, TaskError
+from dr_q.envs.protocol import Step
+from dr_q.kit import TaskError
 
 needs_package = pytest.mark.skipif(not installed(), reason="HumanoidBench is not installed (it is optional)")
 

@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from dr_q.envs import EnvError, InProcessPool, Pool, ProcessPool, Source, TaskError, WorkerError
+from dr_q.envs import InProcessPool, Pool, ProcessPool, Source
+from dr_q.kit import EnvError, TaskError, WorkerError
 from tests.envs import toys
 
 SEEDS = [3, 4]

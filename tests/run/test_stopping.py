@@ -18,8 +18,8 @@ from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttribut
 
 import dr_q
 from dr_q.cli import main
+from dr_q.kit import TrainingError
 from dr_q.run import arrays, doctor, evaluate, export, loop
-from dr_q.run.errors import TrainingError
 from dr_q.run.log import Boards
 from dr_q.run.settings import make_settings
 from dr_q.run.signals import Signals
@@ -95,7 +95,7 @@ def test_a_run_whose_environment_fails_says_how_to_go_on(tmp_path, capsys):
         dr_q.train(toys.Breaks, steps=80, out=out, **settings)
     told = "failed at step 0; once mended, begin again (there is no checkpoint yet) with: "
     assert f"{told}dr_q.train(THE_SAME_CALLABLE, resume='{out}')" in capsys.readouterr().out
-    with pytest.raises(dr_q.ConfigError, match=r"batch-size 999 does not fit the run in .*, which has 16"):
+    with pytest.raises(dr_q.ConfigError, match=r"batch_size 999 does not fit the run in .*, which has 16"):
         dr_q.train(toys.Walk, resume=out, batch_size=999)
     with pytest.raises(dr_q.ConfigError, match=r"seeds 7 does not fit the run in .*, which has 1"):
         dr_q.train(toys.Walk, resume=out, seeds=7)
@@ -154,17 +154,17 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
     home = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=home).stdout
     assert said.splitlines() == [
-        "steps must be a whole number, got 1000.0",
+        "steps must be a whole number, at least 1, got 1000.0",
         "unknown setting 'eval_evry'; did you mean 'eval_every'?",
-        "stop_after must be more than 0 minutes, got -1",
-        "stop_after must be more than 0 minutes, got nan",
-        "seed must be a whole number, got 1.5",
-        "discount must be between 0 and 1, got '0.9'",
-        "actor_learning_rate must be a number, 0 or more, got inf",
+        "max_minutes must be a number, more than 0, got -1",
+        "max_minutes must be a number, more than 0, got nan",
+        "seed must be a whole number between 0 and 4294967295, got 1.5",
+        "discount must be a number between 0 and 1, got '0.9'",
+        "actor_learning_rate must be a number, at least 0, got inf",
         "reward_range must be two numbers, the lower first, within +-80, got 5",
         "reward_range must be two numbers, the lower first, within +-80, got (-1000, 1000)",
         "reward_scaling must be True or False, got 'no'",
-        "device-memory must be more than 0 GiB, got nan",
+        "device_memory must be a number, more than 0, got nan",
         *(
             f"got {kind} as a task; give a name, or a callable that makes a new environment each time: a class, or "
             "lambda: MyEnv(...)"
@@ -307,7 +307,7 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
     )
     assert main(["train", "my_robot:Robot-v0", "--out", "run", *tiny.flags(steps=40)]) == 0
     assert main(["eval", "run", "--episodes", "0"]) == 2
-    assert "episodes must be at least 1, got 0" in capsys.readouterr().err
+    assert "--episodes must be a whole number, at least 1, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("begins", "purged"), [(None, []), (0, [0]), (4, [4])])

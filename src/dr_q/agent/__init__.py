@@ -1,7 +1,6 @@
 """The agent of one seed: config, state, losses, updates and actions, all pure."""
 
 from dr_q.agent.act import explore, greedy_action, random_action
-from dr_q.agent.config import PRESETS, Config, ConfigError, check_names, preset
 from dr_q.agent.losses import (
     CriticBatch,
     EncoderTerms,
@@ -30,11 +29,8 @@ from dr_q.agent.update import (
 )
 
 __all__ = [
-    "PRESETS",
     "ActorCriticMetrics",
     "Agent",
-    "Config",
-    "ConfigError",
     "CriticBatch",
     "CriticDraw",
     "EncoderDraws",
@@ -44,7 +40,6 @@ __all__ = [
     "TaskShape",
     "actor_critic_step",
     "actor_loss",
-    "check_names",
     "critic_loss",
     "critic_target",
     "draw_for_critic",
@@ -59,7 +54,6 @@ __all__ = [
     "init_replay",
     "learn_actor_critic",
     "learn_encoder",
-    "preset",
     "random_action",
     "renew",
     "renew_targets",

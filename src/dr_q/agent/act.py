@@ -3,8 +3,8 @@
 import jax
 from jaxtyping import Array, Float, Key
 
-from dr_q.agent.config import Config
 from dr_q.agent.state import Networks
+from dr_q.config import Config
 from dr_q.equations import exploration_action
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from dr_q.agent.config import Config
 from dr_q.agent.state import Agent, Networks
+from dr_q.config import Activation, Config
 from dr_q.equations import (
     alive_steps,
     huber,
@@ -20,17 +20,7 @@ from dr_q.equations import (
     reward_cross_entropy,
     target_action,
 )
-from dr_q.networks import (
-    Activation,
-    Actor,
-    Encoder,
-    Kept,
-    Linear,
-    TwinCritic,
-    norm_backward,
-    norm_forward,
-    product,
-)
+from dr_q.networks import Actor, Encoder, Kept, Linear, TwinCritic, norm_backward, norm_forward, product
 from dr_q.replay import Subtrajectory
 
 

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from dr_q import replay
-from dr_q.agent.config import Config
+from dr_q.config import Config
 from dr_q.networks import Actor, Encoder, TwinCritic
 
 
@@ -112,7 +112,7 @@ def init_replay(
         fade_floor=config.fade_floor,
         frames_elsewhere=frames_elsewhere,
     )
-    return replay.init(spec, config.initial_priority)
+    return replay.init(spec, config.min_priority**config.priority_exponent)
 
 
 def encoder_optimiser(config: Config) -> optax.GradientTransformation:

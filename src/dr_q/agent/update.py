@@ -14,7 +14,6 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q import replay as rp
-from dr_q.agent.config import Config
 from dr_q.agent.losses import (
     CriticBatch,
     EncoderTerms,
@@ -25,6 +24,7 @@ from dr_q.agent.losses import (
     encoder_terms,
 )
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
+from dr_q.config import Config
 from dr_q.equations import lap_priority, n_step_return, random_shift
 from dr_q.networks import Encoder
 

@@ -5,8 +5,8 @@ from dr_q.envs.rendering import choose_backend
 choose_backend()  # mujoco takes one when it is imported, which is below
 
 from dr_q.envs.noisy import NOISE_DIMS, NoisyState
-from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, WorkerError, cores, open_pool
-from dr_q.envs.protocol import ActionScale, Env, EnvError, EnvSpec, Step, TaskError
+from dr_q.envs.pool import InProcessPool, Pool, ProcessPool, Source, Transitions, cores, open_pool
+from dr_q.envs.protocol import ActionScale, Env, EnvSpec, Step
 from dr_q.envs.seat import PacketLayout
 from dr_q.envs.seeding import stream_seed
 from dr_q.envs.tasks import DEFAULT_AGENT_STEPS, SUITES, canonical, make_env, suite_tasks
@@ -17,7 +17,6 @@ __all__ = [
     "SUITES",
     "ActionScale",
     "Env",
-    "EnvError",
     "EnvSpec",
     "InProcessPool",
     "NoisyState",
@@ -26,9 +25,7 @@ __all__ = [
     "ProcessPool",
     "Source",
     "Step",
-    "TaskError",
     "Transitions",
-    "WorkerError",
     "canonical",
     "cores",
     "make_env",

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.protocol import ActionScale, EnvSpec, Step
+from dr_q.kit import TaskError
 
 ACTION_REPEAT = 2
 FRAME_SIZE = 84

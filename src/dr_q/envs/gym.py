@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.mujoco import MujocoEnv
 
-from dr_q.envs.protocol import ActionScale, EnvError, EnvSpec, Step, TaskError, failure
+from dr_q.envs.protocol import ActionScale, EnvSpec, Step, failure
+from dr_q.kit import EnvError, TaskError
 
 STACKED_FRAMES = 3
 SMALLEST_IMAGE = 31

@@ -19,7 +19,8 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 
-from dr_q.envs.protocol import ActionScale, EnvSpec, Step, TaskError
+from dr_q.envs.protocol import ActionScale, EnvSpec, Step
+from dr_q.kit import TaskError
 
 ACTION_REPEAT = 2
 

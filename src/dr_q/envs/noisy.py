@@ -4,8 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from dr_q.envs.protocol import Env, EnvSpec, Step, TaskError
+from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
+from dr_q.kit import TaskError
 
 NOISE_DIMS = 50
 NOISE_STD = 0.2

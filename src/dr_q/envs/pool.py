@@ -25,9 +25,10 @@ import cloudpickle
 import gymnasium
 import numpy as np
 
-from dr_q.envs.protocol import EnvError, EnvSpec, TaskError
+from dr_q.envs.protocol import EnvSpec
 from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, UNSHOWN, WAKE, PacketLayout, Seat, SeatArrays
 from dr_q.envs.tasks import make_env
+from dr_q.kit import EnvError, TaskError, WorkerError
 
 DEFAULT_TIMEOUT = 300.0
 _CORES_TO_SPARE = 4
@@ -42,10 +43,6 @@ _PATIENCE = 0.02
 def cores() -> int:
     """CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class WorkerError(RuntimeError):
-    """A simulator process that died or hung."""
 
 
 @dataclasses.dataclass(frozen=True)

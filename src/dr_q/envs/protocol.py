@@ -12,21 +12,6 @@ _OURS = Path(__file__).parents[1]
 _PYTHON, _INSTALLED = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib"))
 
 
-class _OneLineError(Exception):
-    """Whatever is quoted in it, spaces for its line breaks."""
-
-    def __init__(self, message: str):
-        super().__init__(" ".join(message.split()))
-
-
-class TaskError(_OneLineError, ValueError):
-    """A task that cannot be had: what, got, allowed, what to do next."""
-
-
-class EnvError(_OneLineError, RuntimeError):
-    """An environment that failed while it ran, in one line: which, how, and where in its code."""
-
-
 def failure(error: BaseException) -> str:
     """What went wrong, with the place in the code of whoever wrote the environment."""
     frames = traceback.extract_tb(error.__traceback__)

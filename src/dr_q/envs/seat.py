@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dr_q.envs.protocol import Env, EnvError, EnvSpec, Step
+from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
+from dr_q.kit import EnvError
 
 ENV_FAILED = 3
 """A process's exit code where the environment's own code failed."""

@@ -9,7 +9,8 @@ from dr_q.envs.dmc import DmcEnv
 from dr_q.envs.gym import GymEnv, make_registered
 from dr_q.envs.humanoid_bench import HumanoidBenchEnv
 from dr_q.envs.noisy import NoisyState
-from dr_q.envs.protocol import Env, TaskError
+from dr_q.envs.protocol import Env
+from dr_q.kit import TaskError
 from dr_q.paper import TaskInfo, paper_tasks
 
 FAMILIES = ("gym", "dmc", "dmc-visual", "hbench")

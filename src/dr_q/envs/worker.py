@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 import cloudpickle
 
-from dr_q.envs.protocol import EnvError, TaskError
 from dr_q.envs.seat import DONE, ENV_FAILED, LOOK_EVERY, MESSAGE, UNSHOWN, Seat, SeatArrays
+from dr_q.kit import EnvError, TaskError
 
 NAP = 0.05
 

@@ -13,12 +13,11 @@ from dr_q.networks.encoder import (
     conv_outputs,
 )
 from dr_q.networks.layers import MLP, Conv, Linear, product
-from dr_q.networks.norm import Activation, Kept, norm_backward, norm_forward, normed
+from dr_q.networks.norm import Kept, norm_backward, norm_forward, normed
 from dr_q.networks.torch_names import actor_from_torch, critic_from_torch, encoder_from_torch
 
 __all__ = [
     "MLP",
-    "Activation",
     "Actor",
     "Conv",
     "Critic",

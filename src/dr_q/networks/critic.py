@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from dr_q.config import Activation
 from dr_q.networks.layers import MLP, Linear, padded_width
-from dr_q.networks.norm import Activation
 
 CRITICS = 2
 

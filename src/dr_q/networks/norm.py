@@ -6,13 +6,13 @@ direction is one kernel of ours (`norm_kernel`): XLA's backward one took 20 us w
 
 import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Activation = Literal["elu", "relu"]
+from dr_q.config import Activation
 
 
 def elu(x: Float[Array, "..."]) -> Float[Array, "..."]:

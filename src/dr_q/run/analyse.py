@@ -17,8 +17,9 @@ from jaxtyping import Array, Float
 
 from dr_q import agent as drq
 from dr_q import replay as rp
-from dr_q.agent import ConfigError
+from dr_q.config import Config, config_from_json
 from dr_q.equations import fade_weight, infonce, latent_mse, n_step_return, reward_bins, two_hot_mean
+from dr_q.kit import ConfigError
 from dr_q.networks import Encoder
 from dr_q.report import read_run
 from dr_q.report.analyses import AgeBucket, Embedding, Information, Measure, Origin, Priorities
@@ -26,7 +27,6 @@ from dr_q.report.results import preset_of
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints
 from dr_q.run.policy import policy_record
-from dr_q.run.settings import config_from_json
 
 SAMPLES = 5_000
 """Transitions in a t-SNE picture (App. E.3)."""
@@ -55,9 +55,9 @@ class SavedRun(NamedTuple):
     checkpoints: Checkpoints
 
     @property
-    def config(self) -> drq.Config:
+    def config(self) -> Config:
         """Of its algorithm."""
-        return config_from_json(self.settings)
+        return config_from_json(self.settings["config"])
 
     def task(self, agent_steps: int) -> axis.Task:
         """What the checkpoint of that step is of."""
@@ -213,7 +213,7 @@ def priorities(run: SavedRun, *, newest: int = NEWEST, seed: int | None = None, 
     return Priorities(run.origin(seed, agent_steps), config.fade_decay > 0, age, faded, buckets)
 
 
-def td_errors(config: drq.Config, held: Held, agent: drq.Agent, slots: np.ndarray) -> np.ndarray:
+def td_errors(config: Config, held: Held, agent: drq.Agent, slots: np.ndarray) -> np.ndarray:
     """The larger |TD error| of the two critics, of the transitions at slots; in MR.Q in units of its reward scale.
 
     The target's noise comes from a fixed key.
@@ -229,7 +229,7 @@ def td_errors(config: drq.Config, held: Held, agent: drq.Agent, slots: np.ndarra
 
 @functools.partial(jax.jit, static_argnums=0)
 def _td_error(
-    config: drq.Config, agent: drq.Agent, replay: rp.Replay, slots: Array, frames: Array, key: Array
+    config: Config, agent: drq.Agent, replay: rp.Replay, slots: Array, frames: Array, key: Array
 ) -> Float[Array, "B"]:
     sample = rp.sample_n_step(replay, slots, config.q_horizon, frames)
     n_step_reward, n_step_discount = n_step_return(sample.reward, sample.not_done, config.discount)
@@ -304,7 +304,7 @@ def information_note(found: Sequence[Information]) -> str:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def measure(config: drq.Config, agent: drq.Agent, steps: OneStep) -> Float[Array, "3"]:
+def measure(config: Config, agent: drq.Agent, steps: OneStep) -> Float[Array, "3"]:
     """Of a batch of N transitions: log N - InfoNCE (Eq. 8), latent MSE (Eq. 7), mean |predicted - true reward|."""
     encoder: Encoder = agent.online.encoder
     prediction = encoder.predict(encoder.z_sa(encoder.z_s(steps.obs), steps.action))

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from dr_q.agent import ConfigError
+from dr_q.kit import ConfigError
 
 _OTHER_VERSION = "it belongs to another environment, or another version of dr-q: use that one, or train again"
 

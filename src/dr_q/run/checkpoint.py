@@ -23,8 +23,8 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q import replay as rp
-from dr_q.agent import ConfigError
 from dr_q.envs import Transitions
+from dr_q.kit import ConfigError
 from dr_q.replay.sums import BRANCHING
 from dr_q.run import arrays
 from dr_q.run import seeds as axis

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_q.envs import EnvSpec, Pool, stream_seed
-from dr_q.run.errors import TrainingError
+from dr_q.kit import TrainingError
 from dr_q.run.policy import PolicyNetworks
 from dr_q.run.seeds import Seeds
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dr_q.agent import ConfigError
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import read_results
 from dr_q.report.results import read_run_json, train_command

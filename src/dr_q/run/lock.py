@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dr_q.agent import ConfigError
+from dr_q.kit import ConfigError
 
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EINVAL)
 """What file systems say that cannot lock a file, or not a folder."""

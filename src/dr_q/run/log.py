@@ -18,12 +18,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import dr_q
+from dr_q.config import changed_settings
 from dr_q.envs import humanoid_bench
 from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import Evaluation
 from dr_q.run.files import write_whole
 from dr_q.run.plan import Plan
-from dr_q.run.settings import Settings, changed_settings
+from dr_q.run.settings import Settings
 from dr_q.run.source import source_digest
 
 EVAL_COLUMNS = Evaluation._fields

@@ -17,12 +17,11 @@ import jax
 import numpy as np
 
 from dr_q import agent as drq
-from dr_q.agent import ConfigError
-from dr_q.envs import EnvError, EnvSpec, Pool, Source, Transitions, WorkerError, cores, open_pool
+from dr_q.envs import EnvSpec, Pool, Source, Transitions, cores, open_pool
+from dr_q.kit import ConfigError, EnvError, TrainingError, WorkerError
 from dr_q.report.results import read_run_json
 from dr_q.run import seeds as axis
 from dr_q.run.checkpoint import Checkpoints, Saved
-from dr_q.run.errors import TrainingError
 from dr_q.run.evaluate import Evaluated, Evaluation, Evaluator
 from dr_q.run.lock import alone_in
 from dr_q.run.log import Boards, Display, RunFiles
@@ -44,7 +43,7 @@ class Outcome(NamedTuple):
 
     folder: Path
     status: str
-    """finished, stopped (by --stop-after) or interrupted (by a signal)."""
+    """finished, stopped (by --max-minutes) or interrupted (by a signal)."""
     agent_steps: int
     evaluations: list[Evaluation]
     """Those made by this call."""
@@ -179,7 +178,7 @@ class _Run:
         self.seeds = settings.seed_list
         spec = pool.spec
         self.files = RunFiles(folder, settings)
-        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep)
+        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         plan = plan_for(settings, spec, options.device_memory)  # may refuse
         self.display = Display(settings, options.quiet)
         self.display.plan(plan)

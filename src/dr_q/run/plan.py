@@ -11,8 +11,8 @@ import jax
 
 from dr_q import agent as drq
 from dr_q import replay as rp
-from dr_q.agent import ConfigError
 from dr_q.envs import EnvSpec
+from dr_q.kit import ConfigError
 from dr_q.networks import conv_outputs
 from dr_q.run import seeds as axis
 from dr_q.run.settings import Settings

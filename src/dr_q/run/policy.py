@@ -11,13 +11,14 @@ import jax
 import numpy as np
 
 from dr_q import agent as drq
-from dr_q.agent import ConfigError, TaskShape
+from dr_q.agent import TaskShape
+from dr_q.config import config_from_json
 from dr_q.envs import ActionScale, EnvSpec
 from dr_q.envs.gym import channels_first
+from dr_q.kit import ConfigError
 from dr_q.networks import Actor, PixelStateEncoder, VectorStateEncoder
 from dr_q.run import arrays
 from dr_q.run.files import write_whole
-from dr_q.run.settings import config_from_json
 
 
 class PolicyNetworks(eqx.Module):
@@ -203,7 +204,7 @@ def load(path: str | Path, seed: int | None = None) -> Policy:
     """A policy from a run's folder or its `policy` folder; by default the seed whose last evaluation was best."""
     record = policy_record(path)
     file, seed = policy_file(path, record, seed)
-    config = config_from_json(record)
+    config = config_from_json(record["config"])
     shape = TaskShape(tuple(record["obs_shape"]), len(record["action_low"]), record["history"])
 
     def build() -> PolicyNetworks:

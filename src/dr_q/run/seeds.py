@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int, Key, UInt8
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.config import Config
 from dr_q.envs import PacketLayout, Transitions
 from dr_q.equations import fade_weight
 from dr_q.run.host_frames import HostFrames
@@ -84,7 +85,7 @@ class Turn(NamedTuple):
 class Task(NamedTuple):
     """What compiled functions are for; hashable."""
 
-    config: drq.Config
+    config: Config
     shape: drq.TaskShape
     capacity: int
     """Slots of each seed's replay."""

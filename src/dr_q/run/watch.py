@@ -10,8 +10,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from dr_q.agent import ConfigError
 from dr_q.envs import Env, make_env, stream_seed
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.run.evaluate import check_length
 from dr_q.run.policy import Policy, load

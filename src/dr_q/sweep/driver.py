@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dr_q.agent import ConfigError
 from dr_q.envs import cores
+from dr_q.kit import ConfigError
 from dr_q.report import read_results, write_results
 from dr_q.run.signals import Signals
 from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job

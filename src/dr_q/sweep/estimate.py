@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dr_q.agent import ConfigError
-from dr_q.envs import EnvSpec, TaskError, make_env
+from dr_q.envs import EnvSpec, make_env
+from dr_q.kit import ConfigError, TaskError
 from dr_q.paper import paper_tasks
 from dr_q.report.results import RunRecord, run_timing
 from dr_q.sweep.progress import checkpoint_of, progress_of

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dr_q.agent import ConfigError
 from dr_q.envs import NOISE_DIMS
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks
 from dr_q.report import Result, build_report, read_results
 from dr_q.report.claims import (

@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from dr_q.agent import ConfigError
+from dr_q.kit import ConfigError
 from dr_q.sweep.spec import SCHEDULE, SweepOptions, SweepSpec, check_folder, check_tasks
 
 _SCRIPT = """\

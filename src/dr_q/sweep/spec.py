@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dr_q.agent import PRESETS, ConfigError, preset
-from dr_q.envs import SUITES, TaskError, canonical, make_env, suite_tasks
+from dr_q.config import PRESETS, preset
+from dr_q.envs import SUITES, canonical, make_env, suite_tasks
+from dr_q.kit import ConfigError, TaskError
 from dr_q.paper import paper_tasks
 from dr_q.run.settings import Settings, make_settings
 
