@@ -8,6 +8,7 @@ import pytest
 
 from dr_q.cli import COMMANDS
 from dr_q.cli.options import options_of_command
+from dr_q.cli.settings_table import with_tables
 from dr_q.config import PRESETS, Config, current_names, preset, setting, settings_of
 from dr_q.kit import ConfigError, spelled_as_options
 from dr_q.run.settings import Execution, Settings
@@ -152,3 +153,12 @@ def test_bad_values_are_refused_in_one_line(changes, message):
 def test_unknown_preset_suggests_the_nearest():
     with pytest.raises(ConfigError, match=r"unknown preset 'no-infonse'; did you mean 'no-infonce'\?"):
         preset("no-infonse")
+
+
+def test_the_page_of_settings_is_what_the_declarations_give():
+    page = (Path(__file__).parents[1] / "docs" / "settings.md").read_text()
+    assert page == with_tables(page), "run make docs-settings"
+    for _, name in DECLARED:
+        assert page.count(f"\n|`{'seed' if name == 'first_seed' else name}`") == 1
+    with pytest.raises(ConfigError, match="the page has no place for the tables"):
+        with_tables("# Settings")
