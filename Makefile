@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: help setup demo test lint bench results lock clean
+.PHONY: help setup demo test lint bench results docs-settings lock clean
 help:            ## this list
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(READY)  ## the virtual environment with everything pinned in constraints.txt
 
@@ -45,6 +45,9 @@ bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the 
 
 results: $(READY)  ## tables and pictures of docs/results.md from results/
 	$(BIN)/python results/make.py $(ARGS)
+
+docs-settings: $(READY)  ## the tables of docs/settings.md from the declared settings
+	$(BIN)/python -m dr_q.cli.settings_table docs/settings.md
 
 lock: $(READY)   ## write constraints.txt anew from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^dr-q' > constraints.txt

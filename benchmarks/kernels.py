@@ -63,7 +63,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", "builtin type event_stats")  # jax's profiler, on Python 3.12
     import jax
 
-    from dr_q.agent import ConfigError
+    from dr_q.kit import ConfigError
 
     try:
         for name in ("seeds", "obs", "actions", "updates"):
@@ -96,10 +96,11 @@ def ready(arguments: Arguments) -> "Seeds":
     import numpy as np
 
     from dr_q import agent as drq
+    from dr_q.config import preset
     from dr_q.envs import Transitions
     from dr_q.run import seeds as axis
 
-    config = drq.preset(arguments.preset, target_period=arguments.updates)
+    config = preset(arguments.preset, target_period=arguments.updates)
     obs = (9, 84, 84) if arguments.pixels else (arguments.obs,)
     shape = drq.TaskShape(obs, arguments.actions, *([3] if arguments.pixels else []))
     task = axis.Task(config, shape, arguments.capacity)

@@ -108,6 +108,7 @@ def filled_replay(capacity: int) -> "rp.Replay":
 
     from dr_q import agent as drq
     from dr_q import replay as rp
+    from dr_q.config import Config
 
     def step(replay: rp.Replay, i: jax.Array) -> tuple[rp.Replay, None]:
         key_obs, key_action, key_reward = jax.random.split(jax.random.fold_in(jax.random.key(0), i), 3)
@@ -123,7 +124,7 @@ def filled_replay(capacity: int) -> "rp.Replay":
         return rp.add(replay, transition), None
 
     count = min(capacity, FILLED)
-    empty = drq.init_replay(drq.Config(), drq.TaskShape((OBS,), ACTIONS), capacity)
+    empty = drq.init_replay(Config(), drq.TaskShape((OBS,), ACTIONS), capacity)
     fill = jax.jit(lambda replay: jax.lax.scan(step, replay, jnp.arange(count))[0], donate_argnums=0)
     return jax.block_until_ready(fill(empty))
 
@@ -135,9 +136,10 @@ def our_parts() -> dict[str, Callable[[], float]]:
 
     from dr_q import agent as drq
     from dr_q import replay as rp
+    from dr_q.config import Config
 
     updates = 10  # encoder updates run many to a dispatch in training too (250); fewer keep a round short
-    config = drq.Config(target_period=updates)
+    config = Config(target_period=updates)
     shape = drq.TaskShape((OBS,), ACTIONS)
     state: dict[str, Any] = {
         "replay": filled_replay(CAPACITY),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tyro
 
-from dr_q.agent import ConfigError
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
@@ -35,7 +35,7 @@ from dr_q.report.statistics import (
     satterthwaite,
 )
 from dr_q.report.style import style
-from dr_q.run.settings import changes_of
+from dr_q.training.settings import changes_of
 from dr_q.sweep.estimate import expected_rate, nearest
 
 HERE = Path(__file__).parent

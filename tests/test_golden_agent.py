@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dr_q import agent as drq
+from dr_q.config import preset
 from dr_q.equations import n_step_return
 from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
 from dr_q.replay import Subtrajectory
@@ -40,9 +41,7 @@ class Case:
     def __init__(self, path: Path):
         self.arrays = golden_data.load(path)
         self.is_mrq = path.name.startswith("mrq")
-        self.config = drq.preset(
-            "mr.q" if self.is_mrq else "dr.q", reward_bins=self["fwd/pred_reward_logits"].shape[-1]
-        )
+        self.config = preset("mr.q" if self.is_mrq else "dr.q", reward_bins=self["fwd/pred_reward_logits"].shape[-1])
         networks = drq.Networks(self.encoder("init/encoder"), self.actor("init/policy"), self.critic("init/value"))
         target = drq.Networks(
             self.encoder("init/encoder_target"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dr_q import replay as rp
-from dr_q.agent import Config
+from dr_q.config import Config
 from dr_q.equations import alive_steps
 from tests import golden_data
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dr_q.agent import Config
+from dr_q.config import Config
 from dr_q.equations import reward_bins, two_hot
 from tests import golden_data
 

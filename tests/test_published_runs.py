@@ -16,11 +16,11 @@ from safetensors.numpy import load_file
 from scipy import stats
 
 import dr_q
-from dr_q.agent import ConfigError
 from dr_q.cli import main
+from dr_q.kit import ConfigError
 from dr_q.report import Result, read_results
 from dr_q.report.statistics import difference
-from dr_q.run.watch import evaluate_policy
+from dr_q.policies.watch import evaluate_policy
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

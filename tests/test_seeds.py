@@ -11,7 +11,7 @@ from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.envs import Transitions
 from dr_q.run import seeds as axis
-from dr_q.run.in_place import Held, InPlace, uses_of
+from dr_q.learner.donation import Held, InPlace, uses_of
 from tests.agent import small
 
 SEEDS = 3

@@ -1,8 +1,20 @@
 """Mistakes on the command line get one line and exit code 2."""
 
-import pytest
+import dataclasses
+from pathlib import Path
 
-from dr_q.cli import main
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dr_q.cli import COMMANDS, main
+from dr_q.cli.help import help_text
+from dr_q.cli.options import argument, option, options_of, options_of_command
+from dr_q.cli.parse import Group, Help, parse, parse_command
+from dr_q.cli.training import Train
+from dr_q.config import Config, base_kind
+from dr_q.kit import ConfigError
+from dr_q.training.settings import Execution, Settings
 
 
 @pytest.mark.parametrize(
@@ -18,15 +30,25 @@ from dr_q.cli import main
             "analyse tsnee",
             "unknown command 'tsnee'; did you mean tsne? commands: tsne, priorities, information; see dr-q",
         ),
-        ("experiment run", "missing: NAME"),
+        ("experiment", "no command given; commands: list, run; see dr-q experiment --help"),
+        ("experiment run", "missing: NAME; see dr-q experiment run --help"),
+        ("--verbose", "unknown option '--verbose'; commands: train, "),
         ("train x --steps", "--steps needs a value; see dr-q train --help"),
-        ("train x --steps 1e4", "--steps must be a whole number, got '1e4'; see dr-q train --help"),
-        ("train x --discount q", "--discount must be a number, got 'q'; see dr-q train --help"),
+        ("train x --steps --seeds 3", "--steps needs a value; see dr-q train --help"),
+        ("train x --steps 1e4", "--steps must be a whole number, at least 1, got '1e4'; see dr-q train --help"),
+        ("train x --eval-every -5", "--eval-every must be a whole number, at least 1, got -5; see dr-q train --help"),
+        ("train x --keep 0", "--keep must be a whole number, at least 1, got 0; see dr-q train --help"),
+        ("train x --max-minutes nan", "--max-minutes must be a number, more than 0, got nan; see dr-q train --help"),
+        ("train x --discount q", "--discount must be a number between 0 and 1, got 'q'; see dr-q train --help"),
+        ("train x --reward-range", "--reward-range needs 2 values; see dr-q train --help"),
         ("train x --reward-range 5", "--reward-range needs 2 values, got 1; see dr-q train --help"),
-        ("train x --reward-range 5 b", "--reward-range: no type matching"),
-        ("train x --in-process true", "--in-process must be 'False' or 'True', got 'true'; see dr-q train --help"),
-        ("train x y", "nothing is to be done with 'y'; see dr-q train --help"),
-        ("eval x --episodes q", "--episodes must be a whole number, got 'q'; see dr-q eval --help"),
+        ("train x --reward-range 5 b", "--reward-range must be two numbers, the lower first, within +-80, got '5 b'"),
+        ("train x --in-process true", "--in-process must be True or False, got 'true'; see dr-q train --help"),
+        ("train x --encoder-activation tanh", "--encoder-activation must be 'elu' or 'relu', got 'tanh'; see"),
+        ("train x --wandb=yes", "--wandb takes no value, got 'yes'; see dr-q train --help"),
+        ("train x y", "unexpected argument 'y'; see dr-q train --help"),
+        ("eval x --episodes q", "--episodes must be a whole number, at least 1, got 'q'; see dr-q eval --help"),
+        ("sweep dmc --presets", "--presets needs at least one value; see dr-q sweep --help"),
         ("export", "missing: DIR, --out PATH; see dr-q export --help"),
         ("", "no command given; commands: train, "),
     ],
@@ -39,10 +61,115 @@ def test_mistakes(arguments, said, capsys):
 
 
 def test_help_and_version_are_no_mistakes(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["train", "--help"])
-    assert stop.value.code in (0, None)
-    assert "--eval-every" in capsys.readouterr().out
+    assert main(["train", "--help"]) == main(["train", "x", "--steps", "-h"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--eval-every N Agent steps between evaluations; at least 1 [5000]" in text
+    assert (
+        "--discount X Discount factor (gamma): weight of a reward one step later; between 0 and 1 [dr.q: 0.99]" in text
+    )
     assert main(["--version"]) == main(["version"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
+
+
+def every_command(group: Group = COMMANDS, called: str = "dr-q"):
+    for name, command in group.commands.items():
+        if isinstance(command, Group):
+            yield from every_command(command, f"{called} {name}")
+        else:
+            yield pytest.param(command, f"{called} {name}", id=f"{called} {name}")
+
+
+@pytest.mark.parametrize(("command", "called"), list(every_command()))
+def test_help_explains_every_option(command, called):
+    text = help_text(Help(command, called))
+    assert text.startswith(f"usage: {called}")
+    assert " ".join(command.__doc__.split()) in " ".join(text.split())
+    options = options_of_command(command)
+    spellings = [spelling for o in options if not o.is_argument for spelling in o.spellings]
+    assert len(set(spellings)) == len(spellings), "an option is declared twice"
+    for declared in options:
+        assert f"  {declared.usage}" in text
+        assert declared.setting.describe()
+        assert (
+            base_kind(declared.kind) in (int, float, bool, str, Path) or declared.setting.choices or declared.count != 1
+        )
+
+
+def test_every_spelling_gives_the_setting():
+    wanted = {"keep_checkpoints": 7, "eval_every": 9}
+    for words in ("--keep-checkpoints 7 --eval-every 9", "--keep 7 --eval_every=9", "--eval-every=9 --keep=7"):
+        assert parse_command(Train, words.split(), "dr-q train").run_settings == wanted
+    for name in ("--max-minutes", "--stop-after"):
+        assert parse_command(Train, [name, "1.5"], "dr-q train").execution == {"max_minutes": 1.5}
+    sweep = parse(
+        COMMANDS, ["sweep", "dmc-easy", "gym", "--presets", "dr.q", "mr.q", "--keep", "4", "--noise-dims", "50"]
+    )
+    assert (sweep.what, sweep.presets) == (("dmc-easy", "gym"), ("dr.q", "mr.q"))
+    assert (sweep.schedule, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
+
+
+def test_old_names_in_python_and_in_run_files():
+    settings = Settings("gym/Hopper-v4", "dr.q", Config())
+    assert settings.keep_checkpoints == 2
+    record = settings.to_json()
+    old = {("keep" if name == "keep_checkpoints" else name): value for name, value in record.items()}
+    assert Settings.from_json({**old, "keep": 9}).keep_checkpoints == 9
+    assert Settings.from_json(record) == settings
+
+
+@dataclasses.dataclass(kw_only=True)
+class Everything:
+    """Of every kind one."""
+
+    place: str = argument(help="a place", metavar="PLACE")
+    others: tuple[Path, ...] = argument((), "the rest", metavar="FILE...")
+    needed: int = option(help="needed")
+    flag: bool = option(False, "a flag")
+    words: tuple[str, ...] = option((), "any number")
+    execution: dict = options_of(Execution)  # noqa: RUF009  # declares a field
+
+
+def test_words_become_values():
+    got = parse_command(
+        Everything, ["--needed", "-3", "a", "--flag", "b", "--words", "x", "y", "--wandb", "--", "--c"], "test"
+    )
+    assert got == Everything(
+        place="a",
+        others=(Path("b"), Path("--c")),
+        needed=-3,
+        flag=True,
+        words=("x", "y"),
+        execution={"wandb": True},
+    )
+    assert not parse_command(Everything, ["a", "--needed", "1", "--flag", "--no-flag"], "test").flag
+    with pytest.raises(ConfigError, match=r"^missing: PLACE, --needed N; see test --help$"):
+        parse_command(Everything, [], "test")
+
+
+OPTIONS = [o for o in options_of_command(Train) if not o.is_argument and not o.is_flag]
+CHECKED = [o for o in OPTIONS if base_kind(o.kind) not in (str, Path) or o.setting.choices]
+
+
+@pytest.mark.parametrize("declared", CHECKED, ids=lambda o: o.name)
+@given(text=st.text(alphabet="abcxyzé,;~ \n", min_size=1).filter(lambda text: text.strip() not in ("", "-")))
+def test_a_value_of_the_wrong_kind_is_refused_in_one_line(declared, text):
+    words = ["train", "gym/Hopper-v4", declared.spellings[0], *[text] * (declared.count or 1)]
+    with pytest.raises(ConfigError) as error:
+        parse(COMMANDS, words)
+    assert error.value.exit_code == 2
+    assert str(error.value).startswith(
+        f"{declared.spellings[0]} must be {declared.setting.allowed(declared.kind)}, got "
+    )
+    assert "\n" not in str(error.value)
+
+
+@given(words=st.lists(st.one_of(st.sampled_from([s for o in OPTIONS for s in o.spellings]), st.text(max_size=5))))
+def test_any_words_give_a_command_or_one_line(words):
+    said = ""
+    try:
+        assert isinstance(parse(COMMANDS, ["train", *words]), Train | Help)
+    except ConfigError as error:
+        said = str(error)
+    assert said == "" or said.endswith("; see dr-q train --help")
+    assert "\n" not in said

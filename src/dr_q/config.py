@@ -6,19 +6,31 @@ declarations. No jax here: run folders and reports read settings too.
 
 import dataclasses
 import math
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from dr_q.kit import ConfigError, did_you_mean, nearest
+from dr_q.kit import ConfigError, did_you_mean, nearest, spelled
 
 Activation = Literal["elu", "relu"]
+
+_KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
+_RANGES = {
+    (): "",
+    ("least",): "at least {least}",
+    ("above",): "more than {above}",
+    ("least", "most"): "between {least} and {most}",
+    ("least", "below"): "at least {least} and under {below}",
+}
+"""How a range is put into words, by the bounds that it has."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is known of a setting besides its name and type."""
+    """What is known of a setting besides its name, type and default."""
 
     help: str
     """What it is, in a sentence."""
@@ -29,48 +41,53 @@ class Setting:
     symbol: str = ""
     """The paper's symbol."""
     unit: str = ""
-    least: float | None = None
-    above: float | None = None
-    most: float | None = None
-    below: float | None = None
+    least: int | float | None = None
+    above: int | float | None = None
+    most: int | float | None = None
+    below: int | float | None = None
     choices: tuple[str, ...] = ()
     check: tuple[str, Callable[[Any], bool]] | None = None
     """What is allowed, in words, and whether a value is, where a range does not say it."""
+    called: str = ""
+    """What users call it, where that is not the field's name."""
+    aliases: tuple[str, ...] = ()
+    """Old names, which are still accepted."""
+    otherwise: str = ""
+    """What is used if it is not given, in words, where the default does not say it."""
+    metavar: str = ""
+    """What stands for its value in `--help`; by default its kind."""
 
     def describe(self) -> str:
         """Its help, with the paper's name and symbol."""
         symbol = f" ({self.symbol})" if self.symbol else ""
-        return f"{self.paper}{symbol}: {self.help}" if self.paper and self.help else f"{self.paper}{symbol}{self.help}"
+        return ": ".join(part for part in (f"{self.paper}{symbol}", self.help) if part)
 
-    def allowed(self, kind: Any) -> str:
-        """What values are allowed, in words."""
+    def range(self) -> str:
+        """What a value must be besides being of its kind, in words; empty if nothing."""
         if self.check is not None:
             return self.check[0]
         if self.choices:
             return " or ".join(map(repr, self.choices))
-        if kind is bool:
-            return "True or False"
-        what = "a whole number" if kind is int else "a number"
-        if (self.least, self.most) == (0, 1) and kind is float:
-            return "between 0 and 1"
-        if self.least is not None and self.below is not None:
-            return f"at least {self.least:g} and under {self.below:g}"
-        if self.above is not None:
-            return f"{what}, more than {self.above:g}"
-        if self.least is not None and self.most is not None:
-            return f"{what} from {self.least:,g} to {self.most:,g}"
-        if self.least is not None:
-            return f"{what}, {self.least:g} or more" if self.least == 0 else f"{what}, at least {self.least:g}"
-        return what
+        bounds = tuple(name for name in ("least", "above", "most", "below") if getattr(self, name) is not None)
+        return _RANGES[bounds].format_map(vars(self))
+
+    def allowed(self, kind: Any) -> str:
+        """What values are allowed, in words."""
+        among = self.range()
+        if self.check is not None or self.choices:
+            return among
+        join = " " if among.startswith("between") else ", "
+        return join.join(part for part in (_KINDS.get(base_kind(kind), "text"), among) if part)
 
     def accepts(self, kind: Any, value: Any) -> bool:
         """Whether a value is of the kind and in the range."""
+        kind = base_kind(kind)
         if self.check is not None:
             return self.check[1](value)
         if self.choices:
             return value in self.choices
-        if kind is bool:
-            return isinstance(value, bool)
+        if kind not in (int, float):
+            return isinstance(value, kind)
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             return False
         return (
@@ -81,9 +98,32 @@ class Setting:
             and (self.below is None or value < self.below)
         )
 
+    def refuse(self, kind: Any, value: Any, name: str) -> None:
+        """Raise ConfigError if a value is not allowed; `name` is what the user calls the setting."""
+        try:
+            fine = self.accepts(kind, value)
+        except TypeError:  # not even of the kind
+            fine = False
+        if not fine:
+            raise ConfigError(f"{name} must be {self.allowed(kind)}, got {value!r}")
+
+
+def base_kind(kind: Any) -> Any:
+    """A type without `| None`."""
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        (kind,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
+    return kind
+
 
 def setting(default: Any = dataclasses.MISSING, help: str = "", *, group: str, **facts: Any) -> Any:
-    """Declare a setting: a dataclass field with its `Setting` as metadata."""
+    """Declare a setting: a dataclass field with its `Setting` as metadata.
+
+    Args:
+        default: Its default.
+        help: What it is, in a sentence.
+        group: The settings that it is listed with.
+        facts: Further fields of `Setting`.
+    """
     return dataclasses.field(default=default, metadata={"setting": Setting(help, group, **facts)})
 
 
@@ -94,18 +134,37 @@ def settings_of(kind: type) -> dict[str, tuple[dataclasses.Field, Setting]]:
 
 
 def check_settings(values: Any) -> None:
-    """Refuse values that are not allowed; numpy's numbers become Python's, which can be written to a file."""
+    """Refuse values that are not allowed; numpy's numbers become Python's, which can be written to a file.
+
+    Args:
+        values: An instance of a dataclass with declared settings. None is allowed where it is the default.
+
+    Raises:
+        ConfigError: For the first value that is not allowed.
+    """
     for name, (field, declared) in settings_of(type(values)).items():
         got = getattr(values, name)
         if isinstance(got, np.generic):
             got = got.item()
             object.__setattr__(values, name, got)
-        try:
-            fine = declared.accepts(field.type, got)
-        except TypeError:  # not even of the kind
-            fine = False
-        if not fine:
-            raise ConfigError(f"{name} must be {declared.allowed(field.type)}, got {got!r}")
+        if got is not None or field.default is not None:
+            declared.refuse(field.type, got, spelled(declared.called or name))
+
+
+def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
+    """Settings by their names of today, where old ones (`Setting.aliases`) were given.
+
+    Raises:
+        ConfigError: If a setting was given by both names.
+    """
+    renamed = {old: name for kind in kinds for name, (_, s) in settings_of(kind).items() for old in s.aliases}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        today = renamed.get(name, name)
+        if today in found:
+            raise ConfigError(f"{spelled(today)} is given twice: the other name, {spelled(name)}, is an old one for it")
+        found[today] = value
+    return found
 
 
 _LARGEST_BIN = 80.0
@@ -179,7 +238,7 @@ class Config:
         group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0,
     )  # fmt: skip
     min_priority: float = setting(
-        1.0, "the TD error under which all count the same", group=_SAMPLING, paper="LAP minimum priority", above=0
+        1.0, "TD errors below this count as this", group=_SAMPLING, paper="LAP minimum priority", above=0
     )
     fade_decay: float = setting(
         1e-4,
@@ -188,7 +247,7 @@ class Config:
     )  # fmt: skip
     fade_floor: float = setting(
         0.1,
-        "weight that age alone cannot go under",
+        "smallest weight that age alone gives",
         group=_SAMPLING, paper="Faded PER forget weight threshold", symbol="epsilon_low", least=0, most=1,
     )  # fmt: skip
 
@@ -213,8 +272,8 @@ class Config:
     )
     reward_range: tuple[float, float] = setting(
         (-10.0, 10.0),
-        "of the bins before symexp: +-10 covers rewards of +-22,025",
-        group=_ENCODER, paper="Encoder reward range",
+        "range of the bins before symexp; +-10 covers rewards of +-22,025",
+        group=_ENCODER, paper="Encoder reward range", metavar="LOW HIGH",
         check=(f"two numbers, the lower first, within +-{_LARGEST_BIN:g}", _is_reward_range),
     )  # fmt: skip
     encoder_horizon: int = setting(
@@ -222,14 +281,24 @@ class Config:
         unit="agent steps", least=1,
     )  # fmt: skip
     dynamics_weight: float = setting(
-        1.0, "0: no latent dynamics loss (Eq. 7)", group=_ENCODER, paper="Latent consistency loss weight",
-        symbol="lambda_d", least=0,
+        1.0, "weight of the latent dynamics loss (Eq. 7); 0 leaves it out", group=_ENCODER,
+        paper="Latent consistency loss weight", symbol="lambda_d", least=0,
     )  # fmt: skip
     reward_weight: float = setting(
-        0.1, "0: no reward loss (Eq. 6)", group=_ENCODER, paper="Reward loss weight", symbol="lambda_r", least=0
+        0.1,
+        "weight of the reward loss (Eq. 6); 0 leaves it out",
+        group=_ENCODER,
+        paper="Reward loss weight",
+        symbol="lambda_r",
+        least=0,
     )
     infonce_weight: float = setting(
-        0.1, "0: no InfoNCE loss (Eq. 8)", group=_ENCODER, paper="InfoNCE loss weight", symbol="lambda_m", least=0
+        0.1,
+        "weight of the InfoNCE loss (Eq. 8); 0 leaves it out",
+        group=_ENCODER,
+        paper="InfoNCE loss weight",
+        symbol="lambda_m",
+        least=0,
     )
     infonce_temperature: float = setting(
         0.1, "temperature of the InfoNCE loss", group=_ENCODER, paper="InfoNCE temperature", symbol="tau", above=0
@@ -354,7 +423,8 @@ def config_from_json(config: Mapping[str, Any]) -> Config:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    return Config(**{name: tuple(value) if isinstance(value, list) else value for name, value in config.items()})
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in config.items()}
+    return Config(**values)
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,13 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.config import Config, preset
 
 VECTOR = drq.TaskShape((5,), 2)
 PIXELS = drq.TaskShape((9, 84, 84), 2, history=3)
 
 
-def config(name: str = "dr.q", **changes) -> drq.Config:
+def config(name: str = "dr.q", **changes) -> Config:
     sizes = {
         "batch_size": 16,
         "zs_dim": 16,
@@ -22,10 +23,10 @@ def config(name: str = "dr.q", **changes) -> drq.Config:
         "critic_hidden": 16,
         "replay_capacity": 200,
     }
-    return drq.preset(name, **{**sizes, **changes})
+    return preset(name, **{**sizes, **changes})
 
 
-def make_agent(config: drq.Config, shape: drq.TaskShape, key) -> drq.Agent:
+def make_agent(config: Config, shape: drq.TaskShape, key) -> drq.Agent:
     return drq.init_agent(config, drq.init_networks(config, shape, key))
 
 

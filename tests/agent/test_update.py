@@ -10,6 +10,7 @@ import pytest
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.agent.losses import roll_out
+from dr_q.config import PRESETS
 from dr_q.equations import infonce
 from tests.agent import small
 
@@ -133,7 +134,7 @@ def test_done_flag_is_trained_only_once_something_terminated():
     assert with_done - without == pytest.approx(0.1 * float(terms.done), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", drq.PRESETS)
+@pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("shape", [small.VECTOR, small.PIXELS], ids=["vector", "pixels"])
 def test_every_preset_updates(name, shape):
     """Traced, not run: every preset's update fits together for vectors and pixels."""

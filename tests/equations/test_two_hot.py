@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_q.agent import Config
+from dr_q.config import Config
 from dr_q.equations import reward_bins, two_hot, two_hot_mean
 
 BINS = reward_bins(*Config().reward_range, Config().reward_bins)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dr_q.agent import Config, TaskShape, init_networks, preset
+from dr_q.agent import TaskShape, init_networks
+from dr_q.config import Config, preset
 from dr_q.networks import (
     MLP,
     Encoder,

@@ -9,7 +9,7 @@ import pytest
 from dr_q.cli import main
 from dr_q.report import read_results, read_run, write_results
 from dr_q.report.results import read_records, train_command
-from dr_q.run.settings import make_settings
+from dr_q.training.settings import make_settings
 
 
 def make_run(

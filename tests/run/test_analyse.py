@@ -17,9 +17,10 @@ import dr_q
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.cli import main
+from dr_q.config import preset
 from dr_q.equations import faded_probability, infonce, lap_priority
 from dr_q.report.analyses import Information, Measure, Origin
-from dr_q.run import analyse
+from dr_q.diagnostics import analyse
 from dr_q.run import seeds as axis
 from tests.run import tiny
 
@@ -83,7 +84,7 @@ def test_td_errors_are_those_of_an_update(folders):
     """Without noise in the target, the priority that an update would write is the TD error's."""
     run = analyse.open_run(folders / "first")
     held, agent = analyse.load_replay(run, 120, 1), analyse.load_agent(run, 120, 1)
-    config = drq.preset("dr.q", **{**tiny.SIZES, "target_noise": 0.0, "min_priority": 1e-6})
+    config = preset("dr.q", **{**tiny.SIZES, "target_noise": 0.0, "min_priority": 1e-6})
     slots = held.starts[-16:]
     error = analyse.td_errors(config, held, agent, slots)
     frames = held.frames[np.asarray(rp.n_step_frames(held.replay, jnp.asarray(slots), config.q_horizon))]
@@ -212,7 +213,7 @@ def test_the_commands_write_pictures_and_numbers(folders, tmp_path, capsys):
 def test_pixels_are_read_as_stacks():
     """A replay of frames gives the stacks that the networks saw."""
     shape = drq.TaskShape((9, 84, 84), 1, 3)
-    task = axis.Task(drq.preset("dr.q", **tiny.SIZES), shape, 64)
+    task = axis.Task(preset("dr.q", **tiny.SIZES), shape, 64)
     replay = drq.init_replay(task.config, shape, 64, frames_elsewhere=True)
     frames = np.zeros((64, 3, 84, 84), np.uint8)
     for step in range(12):
@@ -229,10 +230,10 @@ def test_pixels_are_read_as_stacks():
     ("arguments", "message"),
     [
         (["tsne", "nowhere"], "nowhere is not a run: it has no run.json"),
-        (["tsne", "RUN", "--samples", "1"], "samples must be at least 4, got 1"),
+        (["tsne", "RUN", "--samples", "1"], "--samples must be a whole number, at least 4, got 1"),
         (["tsne", "RUN", "--seed", "7"], "RUN has no seed 7; it has 0, 1"),
         (["priorities", "RUN", "--at", "50"], "RUN has no checkpoint at step 50; it has 40, 80, 120"),
-        (["priorities", "RUN", "--newest", "1"], "newest must be at least 10, got 1"),
+        (["priorities", "RUN", "--newest", "1"], "--newest must be a whole number, at least 10, got 1"),
         (["information", "RUN", "--out", "x.csv"], "--out x.csv is not a PNG file's name; end it in .png"),
     ],
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dr_q.run import bench as benchmark
-from dr_q.run.settings import make_settings
+from dr_q.diagnostics import bench as benchmark
+from dr_q.training.settings import make_settings
 from tests.envs import toys
 from tests.run import tiny
 

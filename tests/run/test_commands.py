@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save_file
 import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
-from dr_q.run.log import versions
-from dr_q.run.source import source_digest
-from dr_q.run.watch import _encoder, evaluate_policy, frame_schedule, record_video
+from dr_q.training.display import versions
+from dr_q.run_folder.source import source_digest
+from dr_q.policies.watch import _encoder, evaluate_policy, frame_schedule, record_video
 from tests.envs import toys
 from tests.run import tiny
 
@@ -295,15 +295,15 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["train", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         (["train"], "no task given"),
         (["train", "gym/Hopper-v4", "--preset", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
-        (["train", "gym/Hopper-v4", "--batch-size", "0"], "batch_size must be a whole number, at least 1, got 0"),
-        (["train", "gym/Hopper-v4", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["train", "gym/Hopper-v4", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
+        (["train", "gym/Hopper-v4", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
         (["train", "gym/CartPole-v1"], "CartPole-v1 has Discrete actions; DR.Q needs a Box"),
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["eval", "nowhere"], "no policy in nowhere"),
         (["plot", "nowhere"], "nowhere is not there; give a run's folder"),
         (["tasks", "atari"], "unknown suite 'atari'"),
         (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
-        (["bench", "--steps", "0"], "steps must be at least 1, got 0"),
+        (["bench", "--steps", "0"], "--steps must be a whole number, at least 1, got 0"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

@@ -13,18 +13,19 @@ import pytest
 
 import dr_q
 from dr_q import agent as drq
-from dr_q.agent import ConfigError
 from dr_q.cli import main
+from dr_q.config import preset
 from dr_q.envs import Transitions, make_env
+from dr_q.kit import ConfigError
 from dr_q.run import seeds as axis
-from dr_q.run.plan import GIB, Memory, main_memory, make_plan
-from dr_q.run.settings import make_settings
+from dr_q.training.plan import GIB, Memory, main_memory, make_plan
+from dr_q.training.settings import make_settings
 from tests.envs import toys
 from tests.run import tiny
 from tests.run.test_resume import assert_same
 
 PIXELS = drq.TaskShape((9, 36, 36), 2, history=3)
-CONFIG = drq.preset("dr.q", **{**tiny.SIZES, "target_period": 2, "batch_size": 4})
+CONFIG = preset("dr.q", **{**tiny.SIZES, "target_period": 2, "batch_size": 4})
 
 
 def arrivals(shape: drq.TaskShape, seeds: int, steps: int):

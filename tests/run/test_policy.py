@@ -12,9 +12,10 @@ from gymnasium import spaces
 import dr_q
 from dr_q import agent as drq
 from dr_q.cli import policies
+from dr_q.config import preset
 from dr_q.envs import make_env
-from dr_q.run.export import export_policy
-from dr_q.run.policy import PolicyNetworks, save_policies
+from dr_q.policies.export import export_policy
+from dr_q.policies.policy import PolicyNetworks, save_policies
 from tests.envs import toys
 from tests.run import tiny
 
@@ -29,7 +30,7 @@ class MatrixObs(toys.Toy):
 
 def policy_of(make, folder):
     spec = make_env(make).spec
-    config = drq.preset("dr.q", **tiny.SIZES)
+    config = preset("dr.q", **tiny.SIZES)
     networks = drq.init_networks(
         config, drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history), jax.random.key(0)
     )

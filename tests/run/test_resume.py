@@ -19,13 +19,14 @@ import dr_q
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.cli import main
+from dr_q.config import preset
 from dr_q.envs import Transitions
 from dr_q.run import arrays, loop
 from dr_q.run import seeds as axis
-from dr_q.run.checkpoint import Checkpoints, Saved
-from dr_q.run.lock import alone_in
-from dr_q.run.log import RunFiles
-from dr_q.run.settings import Settings, make_settings
+from dr_q.run_folder.checkpoints import Checkpoints, Saved
+from dr_q.run_folder.lock import alone_in
+from dr_q.training.display import RunFiles
+from dr_q.training.settings import Settings, make_settings
 from tests.envs import toys
 from tests.run import tiny
 
@@ -216,7 +217,7 @@ def load_last(run: Path, task) -> Saved:
     settings = Settings.from_json(info["settings"], task)
     spec = make_env(task).spec
     shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
-    checkpoints = Checkpoints(run, settings.seed_list, settings.keep)
+    checkpoints = Checkpoints(run, settings.seed_list, settings.keep_checkpoints)
     task = axis.Task(settings.config, shape, rp.slots_to_fill(settings.steps, 1_000_000))
     saved = checkpoints.load(checkpoints.steps()[-1], task)
     return saved._replace(states=jax.tree.map(jnp.asarray, saved.states))
@@ -259,7 +260,7 @@ def test_no_pickle_on_disk(finished):
 # Checkpoints on their own
 
 
-TASK = axis.Task(drq.preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024}), drq.TaskShape((500,), 2), capacity=1024)
+TASK = axis.Task(preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024}), drq.TaskShape((500,), 2), capacity=1024)
 ROOTS = axis.root_keys([0, 1])
 
 
@@ -285,7 +286,7 @@ def logs(length: int, start: int) -> rp.Transition:
 
 
 def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkeypatch):
-    monkeypatch.setattr("dr_q.run.checkpoint.CHUNK_BYTES", 260_000)  # one row of 128 slots
+    monkeypatch.setattr("dr_q.run_folder.checkpoints.CHUNK_BYTES", 260_000)  # one row of 128 slots
     checkpoints = Checkpoints(tmp_path, [0, 1], keep=2)
     agents, replays = axis.init_states(TASK, ROOTS)
     sizes = []

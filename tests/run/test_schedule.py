@@ -81,7 +81,7 @@ def test_learning_starts_with_the_first_window_that_is_complete(watched, tmp_pat
 
 
 def test_metrics_say_how_old_and_how_faded_the_drawn_transitions_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("dr_q.run.loop.LOG_EVERY", 60)
+    monkeypatch.setattr("dr_q.training.loop.LOG_EVERY", 60)
     sizes = {**tiny.SIZES, "fade_decay": 0.1, "fade_floor": 0.01}
     dr_q.train(toys.Walk, steps=tiny.STEPS, seeds=2, out=tmp_path / "run", **{**tiny.RUN, **sizes})
     with (tmp_path / "run" / "metrics.csv").open() as file:

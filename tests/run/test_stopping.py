@@ -18,11 +18,11 @@ from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttribut
 
 import dr_q
 from dr_q.cli import main
+from dr_q.kit import TrainingError
 from dr_q.run import arrays, doctor, evaluate, export, loop
-from dr_q.run.errors import TrainingError
-from dr_q.run.log import Boards
-from dr_q.run.settings import make_settings
-from dr_q.run.signals import Signals
+from dr_q.training.display import Boards
+from dr_q.training.settings import make_settings
+from dr_q.training.signals import Signals
 from tests.envs import toys
 from tests.run import tiny
 
@@ -74,7 +74,7 @@ def signal_and_wait() -> None:
 
 
 def test_the_first_signal_is_answered_and_the_second_ends(capfd, monkeypatch):
-    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
+    monkeypatch.setattr("dr_q.training.signals.SAME", 0)
     with Signals("stopping") as signals:
         signal.raise_signal(signal.SIGINT)
         assert signals.received == signal.SIGINT
@@ -95,7 +95,7 @@ def test_a_run_whose_environment_fails_says_how_to_go_on(tmp_path, capsys):
         dr_q.train(toys.Breaks, steps=80, out=out, **settings)
     told = "failed at step 0; once mended, begin again (there is no checkpoint yet) with: "
     assert f"{told}dr_q.train(THE_SAME_CALLABLE, resume='{out}')" in capsys.readouterr().out
-    with pytest.raises(dr_q.ConfigError, match=r"batch-size 999 does not fit the run in .*, which has 16"):
+    with pytest.raises(dr_q.ConfigError, match=r"batch_size 999 does not fit the run in .*, which has 16"):
         dr_q.train(toys.Walk, resume=out, batch_size=999)
     with pytest.raises(dr_q.ConfigError, match=r"seeds 7 does not fit the run in .*, which has 1"):
         dr_q.train(toys.Walk, resume=out, seeds=7)
@@ -154,17 +154,17 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
     home = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=home).stdout
     assert said.splitlines() == [
-        "steps must be a whole number, got 1000.0",
+        "steps must be a whole number, at least 1, got 1000.0",
         "unknown setting 'eval_evry'; did you mean 'eval_every'?",
-        "stop_after must be more than 0 minutes, got -1",
-        "stop_after must be more than 0 minutes, got nan",
-        "seed must be a whole number, got 1.5",
-        "discount must be between 0 and 1, got '0.9'",
-        "actor_learning_rate must be a number, 0 or more, got inf",
+        "max_minutes must be a number, more than 0, got -1",
+        "max_minutes must be a number, more than 0, got nan",
+        "seed must be a whole number between 0 and 4294967295, got 1.5",
+        "discount must be a number between 0 and 1, got '0.9'",
+        "actor_learning_rate must be a number, at least 0, got inf",
         "reward_range must be two numbers, the lower first, within +-80, got 5",
         "reward_range must be two numbers, the lower first, within +-80, got (-1000, 1000)",
         "reward_scaling must be True or False, got 'no'",
-        "device-memory must be more than 0 GiB, got nan",
+        "device_memory must be a number, more than 0, got nan",
         *(
             f"got {kind} as a task; give a name, or a callable that makes a new environment each time: a class, or "
             "lambda: MyEnv(...)"
@@ -242,7 +242,7 @@ def test_a_machine_without_the_device_that_was_asked_for(tmp_path, monkeypatch, 
 
 def test_a_signal_that_comes_twice_at_a_time_is_one(monkeypatch):
     """As from `timeout`, which signals a process and then its group; the checkpoint must be written."""
-    monkeypatch.setattr("dr_q.run.signals.SAME", 60)
+    monkeypatch.setattr("dr_q.training.signals.SAME", 60)
     with Signals() as signals:
         for _ in range(3):
             signal.raise_signal(signal.SIGTERM)
@@ -261,7 +261,7 @@ def test_both_signals_before_python_notices_are_received_too():
 
 FORKS = """
 import os, signal, time
-from dr_q.run.signals import Signals
+from dr_q.training.signals import Signals
 with Signals("stopping") as signals:
     child = os.fork()
     if not child:
@@ -279,7 +279,7 @@ def test_signals_of_forked_children_are_not_the_parents():
 
 
 def test_a_second_signal_does_not_wait_for_an_evaluation_in_the_background(tmp_path, monkeypatch):
-    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
+    monkeypatch.setattr("dr_q.training.signals.SAME", 0)
     counted: list[int] = []
 
     def count(spec, steps):
@@ -307,7 +307,7 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
     )
     assert main(["train", "my_robot:Robot-v0", "--out", "run", *tiny.flags(steps=40)]) == 0
     assert main(["eval", "run", "--episodes", "0"]) == 2
-    assert "episodes must be at least 1, got 0" in capsys.readouterr().err
+    assert "--episodes must be a whole number, at least 1, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("begins", "purged"), [(None, []), (0, [0]), (4, [4])])
@@ -358,7 +358,7 @@ def tensorboard_events(path: Path) -> Iterator[Any]:
 
 BLOCKED = """
 import ctypes, pathlib, sys
-from dr_q.run import signals
+from dr_q.training import signals
 signals.PATIENCE, signals.SAME = 0.2, 0
 with signals.Signals("stopping", lambda: pathlib.Path(sys.argv[1]).write_text("given up")):
     mutex = ctypes.create_string_buffer(256)
@@ -391,8 +391,8 @@ def test_a_run_that_is_stopped_at_once_says_how_to_go_on(tmp_path, monkeypatch, 
             time.sleep(0.1)
         time.sleep(60)
 
-    monkeypatch.setattr("dr_q.run.signals.SAME", 0)
-    monkeypatch.setattr("dr_q.run.signals.PATIENCE", 600)
+    monkeypatch.setattr("dr_q.training.signals.SAME", 0)
+    monkeypatch.setattr("dr_q.training.signals.PATIENCE", 600)
 
     monkeypatch.setattr(loop.RunFiles, "append_metrics", twice)
     monkeypatch.setattr(loop, "LOG_EVERY", 60)

@@ -13,7 +13,13 @@ SIZES: dict[str, Any] = {
     "target_period": 10,
     "exploration_steps": 40,
 }
-RUN: dict[str, Any] = {"eval_every": 40, "eval_episodes": 2, "checkpoint_every": 40, "keep": 3, "quiet": True}
+RUN: dict[str, Any] = {
+    "eval_every": 40,
+    "eval_episodes": 2,
+    "checkpoint_every": 40,
+    "keep_checkpoints": 3,
+    "quiet": True,
+}
 STEPS = 120
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dr_q.agent import ConfigError
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, suite_tasks
-from dr_q.run.settings import Settings
+from dr_q.kit import ConfigError
+from dr_q.training.settings import Settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
@@ -41,13 +41,13 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         ([], "nothing to train on; name tasks (dr-q tasks lists them) or suites: gym,"),
         (["dmc-easy", "--presets", "dr.q", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
-        (["dmc-easy", "--presets"], "no preset given; presets: dr.q,"),
-        (["dmc-easy", "--seeds", "0"], "seeds must be at least 1, got 0"),
-        (["dmc-easy", "--batch-size", "0"], "batch_size must be a whole number, at least 1, got 0"),
+        (["dmc-easy", "--presets"], "--presets needs at least one value; see dr-q sweep --help"),
+        (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
+        (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
         (["dmc-easy", "--gpus-per-job", "1.5"], "gpus-per-job must be a share up to 1, or a whole number, got 1.5"),
-        (["dmc-easy", "--cpus-per-job", "0"], "cpus-per-job must be more than 0, got 0"),
-        (["dmc-easy", "--retries", "-1"], "retries must be 0 or more, got -1"),
-        (["dmc-easy", "--dry-run", "--throughput", "0"], "throughput must be more than 0 seed-steps/s, got 0"),
+        (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0, got 0.0"),
+        (["dmc-easy", "--retries", "-1"], "--retries must be a whole number, at least 0, got -1"),
+        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0, got 0.0"),
         (["dmc-easy", "--slurm", "x.sh", "--address", "auto"], "--slurm starts a Ray cluster of its own"),
         (["dmc/dog-rum", "--slurm", "x.sh"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
         (["dmc-easy", "--slurm", "x.sh", "--out", "/etc"], "/etc is not empty and no sweep"),

@@ -6,45 +6,44 @@ import os
 import select
 import sys
 from pathlib import Path
-from typing import Any
 
-import tyro
-
-from dr_q.agent import ConfigError
+from dr_q.cli.help import help_text
 from dr_q.cli.machine import Bench, Doctor, Version
-from dr_q.cli.options import FAILURE
 from dr_q.cli.paper import Presets, PublishedScores, Tasks
-from dr_q.cli.pictures import Analyse, Plot
+from dr_q.cli.parse import Group, Help, parse
+from dr_q.cli.pictures import ANALYSE, Plot
 from dr_q.cli.policies import Eval, Export, Video
 from dr_q.cli.results import Compare, Report, Results
-from dr_q.cli.sweeps import Experiment, Sweep
+from dr_q.cli.sweeps import EXPERIMENT, Sweep
 from dr_q.cli.training import Train
-from dr_q.cli.usage import parsed
-from dr_q.envs import EnvError, TaskError, WorkerError
+from dr_q.kit import DrQError, spelled_as_options
+from dr_q.kit.errors import FAILURE, USAGE
 
-USAGE_ERROR = 2
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 _CANNOT_BE_THERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
-_COMMANDS = {
-    "train": Train,
-    "sweep": Sweep,
-    "eval": Eval,
-    "video": Video,
-    "export": Export,
-    "plot": Plot,
-    "analyse": Analyse,
-    "experiment": Experiment,
-    "tasks": Tasks,
-    "published": PublishedScores,
-    "results": Results,
-    "compare": Compare,
-    "report": Report,
-    "presets": Presets,
-    "doctor": Doctor,
-    "bench": Bench,
-    "version": Version,
-}
+COMMANDS = Group(
+    "DR.Q: debiased model-based representations for continuous control.",
+    {
+        "train": Train,
+        "sweep": Sweep,
+        "eval": Eval,
+        "video": Video,
+        "export": Export,
+        "plot": Plot,
+        "analyse": ANALYSE,
+        "experiment": EXPERIMENT,
+        "tasks": Tasks,
+        "published": PublishedScores,
+        "results": Results,
+        "compare": Compare,
+        "report": Report,
+        "presets": Presets,
+        "doctor": Doctor,
+        "bench": Bench,
+        "version": Version,
+    },
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,35 +78,25 @@ def _reader_left() -> bool:
     return True
 
 
-def _parse(arguments: list[str]) -> Any:
-    return tyro.extras.subcommand_cli_from_dict(
-        _COMMANDS,  # pyright: ignore[reportArgumentType]
-        prog="dr-q",
-        description="DR.Q: debiased model-based representations for continuous control.",
-        args=arguments,
-        config=(tyro.conf.HelptextFromCommentsOff,),
-    )
-
-
 def _run_command(arguments: list[str]) -> int:
-    from dr_q.run.errors import TrainingError
-
     if arguments == ["--version"]:
         arguments = ["version"]
     try:
-        return parsed(lambda: _parse(arguments), arguments, tuple(_COMMANDS)).run()
-    except (ConfigError, TaskError) as error:
+        with spelled_as_options():
+            command = parse(COMMANDS, arguments)
+            if isinstance(command, Help):
+                print(help_text(command))
+                return 0
+            return command.run()
+    except DrQError as error:
         print(f"dr-q: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    except (TrainingError, WorkerError, EnvError) as error:
-        print(f"dr-q: {error}", file=sys.stderr)
-        return FAILURE
+        return error.exit_code
     except BrokenPipeError:
         raise
     except OSError as error:
         place = "a file" if error.filename is None else error.filename  # writing itself does not say which it was
         print(f"dr-q: cannot use {place}: {error.strerror or error}", file=sys.stderr)
-        return USAGE_ERROR if error.errno in _CANNOT_BE_THERE else FAILURE
+        return USAGE if error.errno in _CANNOT_BE_THERE else FAILURE
 
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]

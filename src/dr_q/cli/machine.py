@@ -4,29 +4,24 @@ import dataclasses
 import json
 from pathlib import Path
 
-import tyro
-
 import dr_q
-from dr_q.agent import ConfigError
-from dr_q.cli.options import named, optional, say
+from dr_q.cli.options import argument, option, options_of
+from dr_q.cli.output import say
+from dr_q.training.settings import Execution
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Doctor:
-    """Say what works on this machine, what does not and how to mend it; with a task, what memory a run needs."""
+    """Check what works on this machine and how to fix what does not; with a task, the memory that a run needs."""
 
-    task: tyro.conf.Positional[optional(str, "TASK")] = None  # pyright: ignore
-    """A task: how much memory a run of it takes."""
-    seeds: int = 1
-    """Seeds of that run."""
-    preset: str = "dr.q"
-    """Its preset."""
-    steps: optional(int, "N") = None  # pyright: ignore
-    """Its agent steps. [the paper's budget]"""
+    task: str | None = argument(None, "a task: print the memory that a run of it needs", metavar="TASK")
+    seeds: int = option(1, "number of seeds of that run", least=1)
+    preset: str = option("dr.q", "its preset")
+    steps: int | None = option(None, "its agent steps", least=1, otherwise="the paper's budget")
 
     def run(self) -> int:
         """Examine."""
-        from dr_q.run.doctor import examine, memory_plan
+        from dr_q.diagnostics.doctor import examine, memory_plan
 
         for finding in examine():
             mark = "ok  " if finding.ok else "--  "
@@ -39,34 +34,26 @@ class Doctor:
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Bench:
     """Measure this machine's throughput by part, as a table to paste into an issue."""
 
-    task: named(str, "[TASK]") = "dmc/cheetah-run"  # pyright: ignore
-    """Any task that `dr-q train` takes."""
-    seeds: int = 1
-    """Seeds trained at once."""
-    steps: int = 1_000
-    """Agent steps to time, after exploration."""
-    preset: str = "dr.q"
-    """Whose networks and batch."""
-    replay_capacity: optional(int, "N") = None  # pyright: ignore
-    """Slots of the replay. [the preset's, or what the paper's budget fills]"""
-    with_evaluation: bool = False
-    """Also time 5,000 steps with one evaluation, the paper's schedule."""
-    in_process: optional(bool, "{True,False}") = None  # pyright: ignore
-    """Simulate in this process. [yes with one seed, else a process for each]"""
-    json: optional(Path, "FILE") = None  # pyright: ignore
-    """Where to write the figures too."""
+    task: str = argument("dmc/cheetah-run", "any task that `dr-q train` takes", metavar="TASK")
+    seeds: int = option(1, "number of seeds, trained together", least=1)
+    steps: int = option(1_000, "agent steps to time, after exploration", least=1)
+    preset: str = option("dr.q", "networks and batch size are this preset's")
+    replay_capacity: int | None = option(
+        None, "slots of the replay buffer", least=1, otherwise="the preset's, or as many as the paper's budget fills"
+    )
+    with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")
+    json: Path | None = option(None, "a file to write the numbers to as well", metavar="FILE")
+    execution: dict[str, bool] = options_of(Execution, "in_process")
 
     def run(self) -> int:
         """Measure."""
-        from dr_q.run.bench import bench
-        from dr_q.run.settings import make_settings
+        from dr_q.diagnostics.bench import bench
+        from dr_q.training.settings import make_settings
 
-        if self.steps < 1:
-            raise ConfigError(f"steps must be at least 1, got {self.steps}")
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring
         changes = {} if self.replay_capacity is None else {"replay_capacity": self.replay_capacity}
@@ -76,7 +63,7 @@ class Bench:
         figures = bench(
             settings,
             self.steps,
-            in_process=self.in_process,
+            in_process=self.execution.get("in_process"),
             with_evaluation=self.with_evaluation,
             say=say,
         )
@@ -86,7 +73,7 @@ class Bench:
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Version:
     """Print the version."""
 

@@ -1,103 +1,155 @@
-"""What commands share: how arguments are described, one option for each of the algorithm's settings, how to print."""
+"""How commands declare their options: as dataclass fields with the same metadata as settings (`dr_q.config`)."""
 
-import ast
 import dataclasses
-import inspect
-import sys
+import functools
+import typing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
-import tyro
-from rich.console import Console
+from dr_q.config import Setting, base_kind, setting, settings_of
+from dr_q.kit import ConfigError
 
-from dr_q.agent import Config, ConfigError
-
-FAILURE = 1
-"""Exit code where something failed that was asked for rightly."""
+ARGUMENTS, OPTIONS = "Arguments", "Options"
 
 
-def named(kind: Any, metavar: str) -> Any:
-    """An argument by its place, under a name that says what it is."""
-    return tyro.conf.Positional[Annotated[kind, tyro.conf.arg(metavar=metavar)]]
+def option(default: Any = dataclasses.MISSING, help: str = "", **facts: Any) -> Any:
+    """Declare an option of a command; without a default, it must be given.
+
+    Args:
+        default: Its value if it is not given.
+        help: What it is, in a sentence.
+        facts: Further fields of `Setting`: a range, what stands for its value in `--help`.
+    """
+    return setting(default, help, group=OPTIONS, **facts)
 
 
-def optional(kind: Any, metavar: str, help_text: str | None = None) -> Any:
-    """An option that may be left out; its help names the default itself."""
-    return Annotated[kind | None, tyro.conf.arg(metavar=metavar, help=help_text, help_behavior_hint="")]
+def argument(default: Any = dataclasses.MISSING, help: str = "", *, metavar: str, **facts: Any) -> Any:
+    """Declare an argument of a command, which is given by its place; one of a tuple type takes all that are left."""
+    return setting(default, help, group=ARGUMENTS, metavar=metavar, **facts)
 
 
-_METAVAR = {int: "N", float: "X", bool: "{True,False}", tuple[float, float]: "LOW HIGH"}
+def options_of(kind: type, *names: str, by_preset: bool = False) -> Any:
+    """Declare an option for each setting of a dataclass; the field is a dict of those that are given.
+
+    Args:
+        kind: The dataclass that declares the settings.
+        names: Which of them; by default all.
+        by_preset: Whether their defaults are the preset's.
+    """
+    chosen = names or tuple(settings_of(kind))
+    metadata = {"options_of": (kind, chosen, by_preset)}
+    return dataclasses.field(default_factory=dict, metadata=metadata)
 
 
-def _option_groups() -> dict[str, Any]:
-    """A dataclass for each group of the config's fields, every field optional: what is given overrides the preset."""
-    source = inspect.getsource(Config)
-    body = ast.parse(source).body[0]
-    assert isinstance(body, ast.ClassDef)
-    lines, docs = source.splitlines(), {}
-    group, groups = "", {}
-    fields = {field.name: field for field in dataclasses.fields(Config)}
-    for line, following in zip(body.body, body.body[1:], strict=False):
-        if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
-            continue
-        above = lines[line.lineno - 2].strip()
-        group = above.removeprefix("# ") if above.startswith("# ") else group
-        name = line.target.id
-        assert isinstance(following, ast.Expr)
-        docs[name] = f"{ast.literal_eval(following.value)} [dr.q: {fields[name].default}]"
-        kind = optional(fields[name].type, _METAVAR.get(fields[name].type, "{elu,relu}"), docs[name])  # pyright: ignore
-        groups.setdefault(group, []).append((name, kind, None))
-    return {title: dataclasses.make_dataclass("Settings", entries) for title, entries in groups.items()}
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option or an argument of a command, as a field declares it."""
+
+    field: str
+    """The command's field; `name` is its entry there if that is a dict."""
+    name: str
+    kind: Any
+    default: Any
+    setting: Setting
+    in_dict: bool = False
+    by_preset: bool = False
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is given by its place."""
+        return self.setting.group == ARGUMENTS
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value: `--wandb`, `--no-wandb`."""
+        return self.kind is bool and not self.by_preset
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """How it may be written, today's spelling first, old ones after it."""
+        names = (self.setting.called or self.name, *self.setting.aliases)
+        return tuple(f"--{name.replace('_', '-')}" for name in names)
+
+    @property
+    def count(self) -> int | None:
+        """How many values it takes; None for any number."""
+        if self.is_flag:
+            return 0
+        parts = typing.get_args(base_kind(self.kind)) if typing.get_origin(base_kind(self.kind)) is tuple else None
+        if parts is None:
+            return 1
+        return None if Ellipsis in parts else len(parts)
+
+    @property
+    def metavar(self) -> str:
+        """What stands for its value in help and messages."""
+        if self.setting.metavar or self.is_flag:
+            return self.setting.metavar
+        if self.setting.choices:
+            return f"{{{','.join(self.setting.choices)}}}"
+        unit = self.setting.unit.upper()
+        kinds = {int: "N", float: unit or "X", bool: "{True,False}", Path: "PATH", str: "NAME"}
+        return kinds.get(base_kind(self.kind), "NAME...")
+
+    @property
+    def usage(self) -> str:
+        """How it is written: `--seeds N`, `TASK`."""
+        return self.metavar if self.is_argument else f"{self.spellings[0]} {self.metavar}".strip()
+
+    def value(self, words: list[str], written: str) -> Any:
+        """The value that the user wrote; ConfigError if it is not allowed."""
+        if self.count is not None and len(words) < self.count:
+            needed = "a value" if self.count == 1 else f"{self.count} values"
+            raise ConfigError(f"{written} needs {needed}" + (f", got {len(words)}" if words else ""))
+        if self.count is None and not words:
+            raise ConfigError(f"{written} needs at least one value")
+        base = base_kind(self.kind)
+        convert = _converter(typing.get_args(base)[0] if typing.get_origin(base) is tuple else base)
+        try:
+            values = tuple(convert(word) for word in words)
+        except ValueError:
+            raise ConfigError(f"{written} must be {self.setting.allowed(self.kind)}, got {' '.join(words)!r}") from None
+        value = values[0] if self.count == 1 else values
+        if base in (int, float, bool) or self.setting.choices or self.setting.check:
+            self.setting.refuse(self.kind, value, written)
+        return value
 
 
-_GROUPS = _option_groups()
-
-_NAMES = {title: title.lower().replace(" ", "_").replace(".", "").replace(",", "") for title in _GROUPS}
-
-AllSettings = dataclasses.make_dataclass(
-    "AllSettings",
-    [
-        (
-            _NAMES[title],
-            Annotated[group, tyro.conf.arg(help=f"{title}; default: the preset's.")],
-            dataclasses.field(default_factory=group),
-        )
-        for title, group in _GROUPS.items()
-    ],
-)
+def _true_or_false(word: str) -> bool:
+    if word not in ("True", "False"):
+        raise ValueError
+    return word == "True"
 
 
-def at_least(name: str, value: int, least: int) -> None:
-    """Refuse less."""
-    if value < least:
-        raise ConfigError(f"{name} must be at least {least}, got {value}")
+def _converter(kind: Any) -> Callable[[str], Any]:
+    if kind is bool:
+        return _true_or_false
+    return str if typing.get_origin(kind) is Literal else kind
 
 
-def say(line: str) -> None:
-    """Progress, which is not a command's output."""
-    print(line, file=sys.stderr, flush=True)
+@functools.cache
+def options_of_command(command: type) -> tuple[Option, ...]:
+    """Every option and argument of a command, in the order of its help."""
+    found: list[Option] = []
+    for field in dataclasses.fields(command):
+        if "options_of" in field.metadata:
+            kind, names, by_preset = field.metadata["options_of"]
+            for name in names:
+                inner, declared = settings_of(kind)[name]
+                found.append(_option(inner, declared, in_dict=True, by_preset=by_preset, field=field.name))
+        else:
+            found.append(_option(field, field.metadata["setting"], field=field.name))
+    return tuple(found)
 
 
-class Tables(Console):
-    """Prints tables, so wide where no terminal says how wide."""
-
-    def __init__(self, width: int):
-        super().__init__(width=None if sys.stdout.isatty() else width)
-
-    def on_broken_pipe(self) -> None:
-        """Left to `main`: rich's own way is exit code 1."""
-        raise BrokenPipeError
-
-
-def say_what_is_left_out(sources: list[Path]) -> None:
-    """Runs in folders that have nothing to show yet."""
-    from dr_q.report.results import without_evaluations
-
-    for run in without_evaluations(sources):
-        say(f"dr-q: {run} has no evaluation yet and is left out")
-
-
-def given_settings(algorithm: Any) -> dict[str, Any]:
-    """The algorithm's settings that were given, of an `AllSettings`."""
-    groups = vars(algorithm).values()
-    return {name: value for group in groups for name, value in vars(group).items() if value is not None}
+def _option(declaring: dataclasses.Field, declared: Setting, **where: Any) -> Option:
+    base: Any = base_kind(declaring.type)
+    if typing.get_origin(base) is Literal and not declared.choices:
+        declared = dataclasses.replace(declared, choices=typing.get_args(base))
+    return Option(name=declaring.name, kind=declaring.type, default=declaring.default, setting=declared, **where)

@@ -5,62 +5,62 @@ import json
 import math
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from dr_q.agent import PRESETS, Config, ConfigError
-from dr_q.cli.options import Tables, named, optional
-from dr_q.envs import TaskError, canonical, suite_tasks
-from dr_q.kit import did_you_mean
+from dr_q.cli.help import as_text
+from dr_q.cli.options import argument, option
+from dr_q.cli.output import print_table
+from dr_q.config import PRESETS, Config, settings_of
+from dr_q.kit import ConfigError, TaskError, did_you_mean
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 
+_SUITES = "gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand or all"
 
-@dataclasses.dataclass
+
+@dataclasses.dataclass(kw_only=True)
 class Tasks:
     """List the tasks by name: those of the paper and of installed families."""
 
-    suite: named(str, "[SUITE]") = "all"  # pyright: ignore
-    """gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, paper, all, or a suite of an installed family."""
-    json: bool = False
-    """As JSON."""
+    suite: str = argument("all", f"one of {_SUITES}", metavar="SUITE")
+    json: bool = option(False, "print JSON")
 
     def run(self) -> int:
         """Print them."""
-        rows = suite_tasks(self.suite)
+        from dr_q.envs import suite_tasks
+
+        tasks = suite_tasks(self.suite)
         if self.json:
-            print(json.dumps([dataclasses.asdict(task) for task in rows], indent=1))
+            print(json.dumps([dataclasses.asdict(task) for task in tasks], indent=1))
             return 0
-        table = Table(
-            "task", "suite", "agent steps", "repeat", "episode", "random", "paper's DR.Q", box=None, pad_edge=False
-        )
-        for task in rows:
+        rows = []
+        for task in tasks:
             score = published_score(task.name)
-            table.add_row(
-                task.name,
-                task.suite,
-                f"{task.agent_steps:,}",
-                str(task.action_repeat),
-                str(task.episode_length),
-                "" if task.random_score is None else f"{task.random_score:g}",
-                f"{score.mean:g}" if score else "",
+            rows.append(
+                (
+                    task.name,
+                    task.suite,
+                    f"{task.agent_steps:,}",
+                    str(task.action_repeat),
+                    str(task.episode_length),
+                    "" if task.random_score is None else f"{task.random_score:g}",
+                    f"{score.mean:g}" if score else "",
+                )
             )
-        Tables(120).print(table)
+        columns = ("task", "suite", "agent steps", "repeat", "episode", "random", "paper's DR.Q")
+        print_table(columns, rows, width=120)
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class PublishedScores:
-    """Print the paper's scores, of a task, of a suite or of all, with what is wrong in print."""
+    """Print the paper's scores of a task, of a suite or of all, and known mistakes in the published tables."""
 
-    what: named(str, "[TASK|SUITE]") = "all"  # pyright: ignore
-    """A task (dmc/cheetah-run), or gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, all."""
-    algorithm: optional(str, "NAME") = None  # pyright: ignore
-    """One algorithm only."""
-    json: bool = False
-    """As JSON."""
+    what: str = argument("all", f"a task (dmc/cheetah-run), or {_SUITES}", metavar="TASK|SUITE")
+    algorithm: str | None = option(None, "one algorithm only", otherwise="all")
+    json: bool = option(False, "print JSON")
 
     def run(self) -> int:
         """Print them."""
+        from dr_q.envs import canonical, suite_tasks
+
         name = canonical(self.what)
         tasks = [paper_tasks()[name]] if name in paper_tasks() else suite_tasks(self._suite())
         suites = list(dict.fromkeys(task.suite for task in tasks))
@@ -70,20 +70,19 @@ class PublishedScores:
         if self.json:
             print(json.dumps(self._records(tasks, columns), indent=1))
             return 0
-        console = Tables(250)
         if len(tasks) == 1:
-            _print_cells(console, tasks[0].name, "algorithm", [(name, tasks[0], name) for name in columns])
+            _print_cells(tasks[0].name, "algorithm", [(name, tasks[0], name) for name in columns])
         for suite in suites if len(tasks) > 1 else ():
             mine = [task for task in tasks if task.suite == suite]
             if len(columns) == 1:
-                _print_cells(console, f"{suite}: {columns[0]}", "task", [(t.name, t, columns[0]) for t in mine])
+                _print_cells(f"{suite}: {columns[0]}", "task", [(t.name, t, columns[0]) for t in mine])
             else:
-                _print_means(console, suite, mine)
-            _print_aggregates(console, suite, columns)
+                _print_means(suite, mine)
+            _print_aggregates(suite, columns)
         notes = [(task.name, task.note) for task in tasks if task.note]
         notes += [(note.suite, note.what) for note in PRINT_NOTES if note.suite in ("all", *suites)]
         if notes:
-            print("In print:")
+            print("About the published tables:")
             for where, what in notes:
                 print(f"- {where}: {what}")
         return 0
@@ -113,57 +112,61 @@ class PublishedScores:
         return found
 
 
-def _print_cells(console: Console, title: str, of: str, rows: list[tuple[str, TaskInfo, str]]) -> None:
-    """Scores with their intervals, one to a line: (label, task, algorithm)."""
-    table = Table(of, "mean", "95% interval", "normalised", box=None, pad_edge=False, title=title, title_justify="left")
-    for label, task, algorithm in rows:
+def _print_cells(title: str, of: str, cells: list[tuple[str, TaskInfo, str]]) -> None:
+    """Print scores with their intervals, one to a line: (label, task, algorithm)."""
+    rows = []
+    for label, task, algorithm in cells:
         score = published_score(task.name, algorithm)
         if score is not None:
-            table.add_row(label, f"{score.mean:g}", _interval(score), f"{task.normalise(score.mean):.3f}")
-    console.print(table if table.row_count else f"{title}: no score in print")
-    console.print()
+            rows.append((label, f"{score.mean:g}", _interval(score), f"{task.normalise(score.mean):.3f}"))
+    if rows:
+        print_table((of, "mean", "95% interval", "normalised"), rows, width=250, title=title)
+    else:
+        print(f"{title}: no published score")
+    print()
 
 
-def _print_means(console: Console, suite: str, tasks: list[TaskInfo]) -> None:
+def _print_means(suite: str, tasks: list[TaskInfo]) -> None:
     shown = algorithms(suite)
-    table = Table("task", *shown, box=None, pad_edge=False, title=f"{suite}: means", title_justify="left")
+    rows = []
     for task in tasks:
         scores = [published_score(task.name, name) for name in shown]
-        table.add_row(task.name, *("" if score is None else f"{score.mean:g}" for score in scores))
-    console.print(table)
-    console.print()
+        rows.append((task.name, *("" if score is None else f"{score.mean:g}" for score in scores)))
+    print_table(("task", *shown), rows, width=250, title=f"{suite}: means")
+    print()
 
 
-def _print_aggregates(console: Console, suite: str, columns: list[str]) -> None:
+def _print_aggregates(suite: str, columns: list[str]) -> None:
     printed = {(a.algorithm, a.statistic): a for a in published_aggregates() if a.suite == suite}
     names = ("Mean", "Median", "IQM")
-    title = f"{suite}: normalised, over all its tasks"
-    table = Table("algorithm", *names, box=None, pad_edge=False, title=title, title_justify="left")
+    rows = []
     for name in columns:
         cells = [printed.get((name, statistic)) for statistic in names]
         if any(cells):
-            table.add_row(name, *("" if a is None else f"{a.value:g} {_interval(a)}" for a in cells))
-    if table.row_count:
-        console.print(table)
-        console.print()
+            rows.append((name, *("" if a is None else f"{a.value:g} {_interval(a)}" for a in cells)))
+    if rows:
+        print_table(("algorithm", *names), rows, width=250, title=f"{suite}: normalised, over all its tasks")
+        print()
 
 
 def _interval(printed: Any) -> str:
     return "" if math.isnan(printed.low) else f"[{printed.low:g}, {printed.high:g}]"
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Presets:
-    """List the presets and what each changes from DR.Q."""
+    """List the presets and the settings that each changes from DR.Q."""
 
     def run(self) -> int:
         """Print the table."""
-        base = Config()
-        table = Table("preset", "setting", "value", "dr.q", box=None, pad_edge=False)
+        declared = settings_of(Config)
+        rows: list[tuple[str, ...]] = []
         for name, changes in PRESETS.items():
             if not changes:
-                table.add_row(name, "(none)", "", "")
+                rows.append((name, "(none)", "", "", "the paper's DR.Q"))
             for i, (setting, value) in enumerate(changes.items()):
-                table.add_row(name if i == 0 else "", setting, str(value), str(getattr(base, setting)))
-        Tables(120).print(table)
+                field, about = declared[setting]
+                first = name if i == 0 else ""
+                rows.append((first, setting, as_text(value), as_text(field.default), about.describe()))
+        print_table(("preset", "setting", "value", "dr.q", "what it is"), rows, width=160)
         return 0

@@ -2,73 +2,81 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
+from dr_q.cli.options import argument, option
+from dr_q.cli.output import refusals, say, say_what_is_left_out
+from dr_q.cli.parse import Group
+from dr_q.kit import ConfigError
 
-from dr_q.agent import ConfigError
-from dr_q.cli.options import at_least, optional, say, say_what_is_left_out
 
-
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Plot:
-    """Draw learning curves, with 95% intervals over seeds, as a picture."""
+    """Draw learning curves, with 95% intervals over seeds."""
 
-    sources: tyro.conf.Positional[list[Path]]
-    """Runs, folders of runs, CSV files of results (dr-q results), to draw together; a panel for each task."""
-    out: Path = Path("curves.png")
-    """Where to write it."""
+    sources: tuple[Path, ...] = argument(
+        (),
+        "runs, folders of runs, CSV files of results (dr-q results), to draw together; a panel for each task",
+        metavar="RUN|FOLDER|FILE...",
+    )
+    out: Path = option(Path("curves.png"), "the file to write", metavar="FILE")
 
     def run(self) -> int:
         """Draw."""
-        from dr_q.report import plot_curves, read_run, run_folders
+        from dr_q.report import plot_curves
         from dr_q.report.results import read_records
+        from dr_q.run_folder import find_runs, read_run
 
         if not self.out.suffix:
-            raise ConfigError(f"{self.out} does not say what kind of picture; give it an ending, as in {self.out}.png")
+            raise ConfigError(f"{self.out} does not say what kind of image to write; name it {self.out}.png")
         if not self.sources:
             raise ConfigError("nothing to draw; name runs, folders of runs, or CSV files of results")
-        try:
-            folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in run_folders(path)}
+        with refusals("a plot", "plot"):
+            folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in find_runs(path)}
             files = {path.resolve(): path for path in self.sources if path.is_file()}
             records = [record for path in files.values() for record in read_records(path)]
             say_what_is_left_out(self.sources)
             plot_curves([*map(read_run, folders.values()), *records], self.out)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        except ImportError as error:
-            raise ConfigError("a plot needs matplotlib, which is not installed: pip install 'dr-q[plot]'") from error
         print(self.out)
         return 0
 
 
-Runs = tyro.conf.Positional[list[Path]]
+@dataclasses.dataclass(kw_only=True)
+class _Analysis:
+    """An analysis of runs, from their checkpoints."""
 
-
-@dataclasses.dataclass
-class Tsne:
-    """z_sa of replay samples in two dimensions by t-SNE, runs side by side (App. E.3)."""
-
-    run_folders: Runs
-    """Runs with checkpoints."""
-    out: Path = Path("tsne.png")
-    """The picture; its points are written beside it as CSV."""
-    samples: int = 5_000
-    """Transitions of each run, drawn uniformly from its replay."""
-    colour: Literal["value", "reward", "age"] = "value"
-    """What colours show: the critics' value, the reward, or the age."""
-    seed: optional(int, "SEED") = None  # pyright: ignore
-    """Which seed. [each run's first]"""
-    at: optional(int, "STEP") = None  # pyright: ignore
-    """Which checkpoint. [the last]"""
+    run_folders: tuple[Path, ...] = argument(
+        (), "runs with checkpoints; train with --keep-checkpoints N to have more than two", metavar="RUN..."
+    )
 
     def run(self) -> int:
         """Compute and draw."""
+        with refusals("an analysis", "report"):
+            return self.draw()
+
+    def draw(self) -> int:
+        """Compute and draw, as far as packages are there."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(kw_only=True)
+class Tsne(_Analysis):
+    """Draw z_sa of replay samples in two dimensions by t-SNE, runs side by side (App. E.3)."""
+
+    out: Path = option(Path("tsne.png"), "the figure; its points are written next to it as CSV", metavar="FILE")
+    samples: int = option(5_000, "transitions of each run, drawn uniformly from its replay", least=4)
+    colour: Literal["value", "reward", "age"] = option(
+        "value", "what colours show: the critics' value, the reward, or the age"
+    )
+    seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
+    at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
+
+    def draw(self) -> int:
+        """Compute and draw."""
+        from dr_q.diagnostics import analyse
         from dr_q.report.analyses import draw_embeddings, write_embeddings
-        from dr_q.run import analyse
 
         runs = _saved_runs(self.run_folders, self.out)
-        at_least("samples", self.samples, 4)
         found = []
         for run in runs:
             say(f"t-SNE of {run.folder}")
@@ -87,28 +95,23 @@ class Tsne:
         return 0
 
 
-@dataclasses.dataclass
-class PrioritiesByAge:
-    """|TD error| x fade weight against age, and the sampling probability by age (App. E.4)."""
+@dataclasses.dataclass(kw_only=True)
+class PrioritiesByAge(_Analysis):
+    """Draw |TD error| x fade weight against age, and the sampling probability by age (App. E.4)."""
 
-    run_folders: Runs
-    """Runs with checkpoints."""
-    out: Path = Path("priorities.png")
-    """The picture; its numbers by age are written beside it as CSV."""
-    newest: int = 100_000
-    """How many of the newest transitions."""
-    seed: optional(int, "SEED") = None  # pyright: ignore
-    """Which seed. [each run's first]"""
-    at: optional(int, "STEP") = None  # pyright: ignore
-    """Which checkpoint. [the last]"""
+    out: Path = option(
+        Path("priorities.png"), "the figure; its numbers by age are written next to it as CSV", metavar="FILE"
+    )
+    newest: int = option(100_000, "how many of the newest transitions", least=10)
+    seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
+    at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
 
-    def run(self) -> int:
+    def draw(self) -> int:
         """Compute and draw."""
+        from dr_q.diagnostics import analyse
         from dr_q.report.analyses import draw_priorities, write_priorities
-        from dr_q.run import analyse
 
         runs = _saved_runs(self.run_folders, self.out)
-        at_least("newest", self.newest, 10)
         found = []
         for run in runs:
             say(f"TD errors of {run.folder}")
@@ -122,19 +125,16 @@ class PrioritiesByAge:
         return 0
 
 
-@dataclasses.dataclass
-class InformationByStep:
-    """The InfoNCE bound log N - loss, the latent MSE and the reward error on held-out replay, per checkpoint."""
+@dataclasses.dataclass(kw_only=True)
+class InformationByStep(_Analysis):
+    """Draw the InfoNCE bound log N - loss, the latent MSE and the reward error on held-out replay, per checkpoint."""
 
-    run_folders: Runs
-    """Runs with checkpoints; train with --keep N to have more than two."""
-    out: Path = Path("information.png")
-    """The picture; its numbers are written beside it as CSV."""
+    out: Path = option(Path("information.png"), "the figure; its numbers are written next to it as CSV", metavar="FILE")
 
-    def run(self) -> int:
+    def draw(self) -> int:
         """Compute and draw."""
+        from dr_q.diagnostics import analyse
         from dr_q.report.analyses import draw_information, write_information
-        from dr_q.run import analyse
 
         runs = _saved_runs(self.run_folders, self.out)
         found = analyse.information(runs, say)
@@ -146,27 +146,14 @@ class InformationByStep:
         return 0
 
 
-@dataclasses.dataclass
-class Analyse:
-    """The paper's analyses of trained runs, from their checkpoints: tsne, priorities, information."""
-
-    what: Annotated[
-        Annotated[Tsne, tyro.conf.subcommand("tsne")]
-        | Annotated[PrioritiesByAge, tyro.conf.subcommand("priorities")]
-        | Annotated[InformationByStep, tyro.conf.subcommand("information")],
-        tyro.conf.arg(name=""),
-    ]
-
-    def run(self) -> int:
-        """Do it."""
-        try:
-            return self.what.run()
-        except ImportError as error:
-            raise ConfigError(f"an analysis needs {error.name}: pip install 'dr-q[report]'") from error
+ANALYSE = Group(
+    "The paper's analyses of trained runs, from their checkpoints.",
+    {"tsne": Tsne, "priorities": PrioritiesByAge, "information": InformationByStep},
+)
 
 
-def _saved_runs(folders: list[Path], out: Path) -> list[Any]:
-    from dr_q.run.analyse import open_run
+def _saved_runs(folders: tuple[Path, ...], out: Path) -> list[Any]:
+    from dr_q.diagnostics.analyse import open_run
 
     if not folders:
         raise ConfigError("no run given; name one or more folders of dr-q train")

@@ -4,27 +4,25 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dr_q.cli.options import at_least, named, optional, say
-from dr_q.run.settings import EVAL_EPISODES
+from dr_q.cli.options import argument, option
+from dr_q.cli.output import say
+from dr_q.training.settings import EVAL_EPISODES
 
 if TYPE_CHECKING:
-    from dr_q.run.policy import Policy
+    from dr_q.policies.policy import Policy
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Eval:
     """Evaluate a trained policy on fresh episodes."""
 
-    run_folder: named(Path, "DIR")  # pyright: ignore
-    """A run's folder, or a policy folder."""
-    seed: optional(int, "SEED") = None  # pyright: ignore
-    """Which seed's policy. [the best at the last evaluation]"""
-    episodes: int = EVAL_EPISODES
-    """How many episodes."""
+    run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
+    seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
+    episodes: int = option(EVAL_EPISODES, "number of episodes", least=1)
 
     def run(self) -> int:
-        """Evaluate and compare with random and paper."""
-        from dr_q.run.watch import beside_the_paper, evaluate_policy, returns_text
+        """Evaluate, and compare with random actions and the paper."""
+        from dr_q.policies.watch import compared_with_the_paper, evaluate_policy, returns_text
 
         policy, returns = evaluate_policy(self.run_folder, self.seed, self.episodes)
         chosen = _which(policy, self.seed)
@@ -32,26 +30,23 @@ class Eval:
             f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
             f"return {returns_text(returns)} over {len(returns)} episode{'s' if len(returns) > 1 else ''}"
         )
-        line = beside_the_paper(policy.task, float(returns.mean()), self.episodes, list(policy.returns.values()))
+        line = compared_with_the_paper(policy.task, float(returns.mean()), self.episodes, list(policy.returns.values()))
         if line:
             print(line)
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Video:
-    """Record one episode of a trained policy as an MP4 that plays as fast as the simulated time."""
+    """Record one episode of a trained policy as an MP4 file that plays in simulated time."""
 
-    run_folder: named(Path, "DIR")  # pyright: ignore
-    """A run's folder, or a policy folder."""
-    out: optional(Path, "FILE") = None  # pyright: ignore
-    """Where to write it. [RUN/video.mp4]"""
-    seed: optional(int, "SEED") = None  # pyright: ignore
-    """Which seed's policy. [the best at the last evaluation]"""
+    run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
+    out: Path | None = option(None, "the file to write", metavar="FILE", otherwise="DIR/video.mp4")
+    seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
 
     def run(self) -> int:
         """Record."""
-        from dr_q.run.watch import record_video
+        from dr_q.policies.watch import record_video
 
         out = self.out or self.run_folder / "video.mp4"
         done = record_video(self.run_folder, out, self.seed, say)
@@ -61,27 +56,23 @@ class Video:
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Export:
-    """Write one policy of a run to a folder to give away: weights in few bytes, and a model card."""
+    """Write one policy of a run to a folder to share: small weights and a model card."""
 
-    run_folder: named(Path, "DIR")  # pyright: ignore
-    """A run's folder, or a policy folder."""
-    out: Path
-    """The new folder."""
-    seed: optional(int, "SEED") = None  # pyright: ignore
-    """Which seed's policy. [the best at the last evaluation]"""
-    precision: Literal["float16", "float32"] = "float16"
-    """Of the weights."""
-    episodes: int = EVAL_EPISODES
-    """Fresh episodes with the weights as they were written, for the card; 0 plays none."""
+    run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
+    out: Path = option(help="the new folder", metavar="PATH")
+    seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
+    precision: Literal["float16", "float32"] = option("float16", "of the weights")
+    episodes: int = option(
+        EVAL_EPISODES, "fresh episodes played with the written weights, for the model card; 0 for none", least=0
+    )
 
     def run(self) -> int:
         """Export."""
-        from dr_q.run.export import export_policy
-        from dr_q.run.watch import returns_text
+        from dr_q.policies.export import export_policy
+        from dr_q.policies.watch import returns_text
 
-        at_least("episodes", self.episodes, 0)
         done = export_policy(self.run_folder, self.out, self.seed, self.precision, self.episodes)
         played = "" if done.returns is None else f", return {returns_text(done.returns)}"
         print(f"{done.folder}: seed {done.seed}, {self.precision}, {done.size / 2**20:.1f} MiB{played}")

@@ -7,40 +7,37 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tyro
-from rich.table import Table
-
-from dr_q.agent import PRESETS, ConfigError, preset
-from dr_q.cli.options import Tables, named, optional, say_what_is_left_out
+from dr_q.cli.options import argument, option
+from dr_q.cli.output import print_table, refusals, say_what_is_left_out
+from dr_q.config import PRESETS, preset
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks
-from dr_q.run.settings import EVAL_EPISODES, EVAL_EVERY, changes_of
+from dr_q.training.settings import EVAL_EPISODES, EVAL_EVERY
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Results:
     """Collect evaluations into one tidy CSV file: task, preset, seed, agent_steps, return, and what runs add."""
 
-    sources: tyro.conf.Positional[list[Path]]
-    """Runs, folders of runs, CSV files with those columns."""
-    out: Path = Path("results.csv")
-    """Where to write it."""
+    sources: tuple[Path, ...] = argument(
+        (), "runs, folders of runs, CSV files with those columns", metavar="RUN|FOLDER|FILE..."
+    )
+    out: Path = option(Path("results.csv"), "the file to write", metavar="FILE")
 
     def run(self) -> int:
         """Collect."""
         from dr_q.report import read_results, write_results
-        from dr_q.report.results import labelled_runs, preset_of
+        from dr_q.report.results import changes_of, labelled_runs, preset_of
 
         if not self.sources:
             raise ConfigError("nothing to collect; name runs, folders of runs, or CSV files of results")
-        try:
-            results = read_results(self.sources, changes_of)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        with refusals("a collection of results", "report"):
+            results = read_results(self.sources)
         if not results:
             raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
         say_what_is_left_out(self.sources)
         write_results(results, self.out)
-        for run, label in labelled_runs(self.sources, changes_of):
+        for run, label in labelled_runs(self.sources):
             changed = changes_of(run.info)
             if changed and label == preset_of(run):
                 print(f"dr-q: {run.folder} is listed as {label}, but changed {', '.join(changed)}", file=sys.stderr)
@@ -53,18 +50,21 @@ class Results:
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Compare:
     """Compare two sets of runs, task by task and over all, and say what can be concluded."""
 
-    first: named(str, "FIRST")  # pyright: ignore
-    """A run, a folder of runs, or a CSV file of results; of several presets one: results.csv@dr.q"""
-    second: named(str, "SECOND")  # pyright: ignore
-    """The same, to compare with: results.csv@mr.q"""
-    at: optional(int, "STEP") = None  # pyright: ignore
-    """Agent steps at which to compare, or the last evaluation before. [the last that all seeds have]"""
-    json: bool = False
-    """As JSON."""
+    first: str = argument(
+        help="a run, a folder of runs, or a CSV file of results; one preset of several: results.csv@dr.q",
+        metavar="FIRST",
+    )
+    second: str = argument(help="the same, to compare with: results.csv@mr.q", metavar="SECOND")
+    at: int | None = option(
+        None,
+        "agent steps at which to compare, or the last evaluation before",
+        metavar="STEP", otherwise="the last that all seeds have",
+    )  # fmt: skip
+    json: bool = option(False, "print JSON")
 
     def run(self) -> int:
         """Compare."""
@@ -78,20 +78,16 @@ class Compare:
         if sides[0] == sides[1]:
             raise ConfigError(f"{self.first} and {self.second} have the same results: there is nothing to compare")
         names = presets if presets[0] != presets[1] else _shorter(self.first, self.second)
-        try:
+        with refusals("a comparison", "report"):
             found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        except ImportError as error:
-            raise ConfigError(f"a comparison needs {error.name}: pip install 'dr-q[report]'") from error
         tasks = [row.task for row in found.tasks]
-        sentences = [*found.sentences(), *other_differences((self.first, self.second), tasks, changes_of)]
+        sentences = [*found.sentences(), *other_differences((self.first, self.second), tasks)]
         if self.json:
             record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
             record |= {"sentences": sentences}
             print(json.dumps(_without_nan(record), indent=1))
             return 0
-        table = Table(
+        columns = (
             "task",
             "agent steps",
             "seeds",
@@ -102,26 +98,27 @@ class Compare:
             "p, Holm",
             "P(better)",
             "",
-            box=None,
-            pad_edge=False,
         )
-        for row in found.tasks:
-            gap = row.difference
-            table.add_row(
-                row.task,
-                f"{row.agent_steps:,}",
-                f"{row.seeds[0]}, {row.seeds[1]}",
-                *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
-                f"{gap.value:+.4g}",
-                "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
-                *(_chance(p) for p in (row.p, row.p_holm)),
-                "" if math.isnan(gap.low) else f"{row.improvement:.2f}",
-                row.verdict,
-            )
-        Tables(160).print(table)
+        print_table(columns, map(_compared, found.tasks), width=160)
         for sentence in sentences:
             print(sentence)
         return 0
+
+
+def _compared(row: Any) -> tuple[str, ...]:
+    """A task's line of the comparison."""
+    gap = row.difference
+    return (
+        row.task,
+        f"{row.agent_steps:,}",
+        f"{row.seeds[0]}, {row.seeds[1]}",
+        *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
+        f"{gap.value:+.4g}",
+        "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
+        *(_chance(p) for p in (row.p, row.p_holm)),
+        "" if math.isnan(gap.low) else f"{row.improvement:.2f}",
+        row.verdict,
+    )
 
 
 def _chance(p: float) -> str:
@@ -154,10 +151,8 @@ def _results_of(source: str) -> list[Any]:
     from dr_q.report import read_results
 
     path, _, preset = source.partition("@")
-    try:
-        results = read_results([path], changes_of)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    with refusals("a comparison", "report"):
+        results = read_results([path])
     presets = sorted({result.preset for result in results})
     if preset and preset not in presets:
         raise ConfigError(f"{path} has no results of preset '{preset}'; it has {', '.join(presets) or 'none'}")
@@ -166,16 +161,19 @@ def _results_of(source: str) -> list[Any]:
     return [result for result in results if not preset or result.preset == preset]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Report:
-    """Write a page of results beside the paper's, and the same as PNG, CSV and LaTeX."""
+    """Write a page of results compared with the paper's, and the same as PNG, CSV and LaTeX."""
 
-    sources: tyro.conf.Positional[list[Path]]
-    """Runs, folders of runs, CSV files of results (dr-q results)."""
-    out: Path = Path("report")
-    """Its folder: new, empty, or an earlier report's, which is replaced."""
-    base: optional(str, "PRESET") = None  # pyright: ignore
-    """The preset that the others are compared with. [dr.q, or the first]"""
+    sources: tuple[Path, ...] = argument(
+        (), "runs, folders of runs, CSV files of results (dr-q results)", metavar="RUN|FOLDER|FILE..."
+    )
+    out: Path = option(
+        Path("report"), "its folder: new, empty, or an earlier report's, which is replaced", metavar="DIR"
+    )
+    base: str | None = option(
+        None, "the preset that the others are compared with", metavar="PRESET", otherwise="dr.q, or the first"
+    )
 
     def run(self) -> int:
         """Write."""
@@ -187,17 +185,13 @@ class Report:
 
         if not self.sources:
             raise ConfigError("nothing to report on; name runs, folders of runs, or CSV files of results")
-        try:
+        with refusals("a report", "report"):
             check_report_folder(self.out)
-            results = read_results(self.sources, changes_of)
-            runs = labelled_runs(self.sources, changes_of)
+            results = read_results(self.sources)
+            runs = labelled_runs(self.sources)
             say_what_is_left_out(self.sources)
             report = build_report(results, runs, _preset_settings, say, self.base)
             page = write_report(report, results, self.out, say)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        except ImportError as error:
-            raise ConfigError(f"a report needs {error.name}: pip install 'dr-q[report]'") from error
         print(page)
         return 0
 

@@ -4,59 +4,66 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-from rich.table import Table
-
-from dr_q.cli.options import FAILURE, AllSettings, Tables, at_least, given_settings, named, optional, say
+from dr_q.cli.options import argument, option, options_of
+from dr_q.cli.output import print_table, say
+from dr_q.cli.parse import Group
+from dr_q.config import Config
+from dr_q.kit.errors import FAILURE
+from dr_q.training.settings import Settings
 
 if TYPE_CHECKING:
     from dr_q.sweep import SweepOptions
 
+_PAPER_SEEDS = 10
+_SCHEDULE = ("steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
+
 
 @dataclasses.dataclass(kw_only=True)
 class _Jobs:
-    """What sweeps and experiments are told about the runs they consist of."""
+    """Options of sweeps and experiments about the runs they consist of, and where these run."""
 
-    steps: optional(int, "N") = None  # pyright: ignore
-    """Agent steps of each seed. [the paper's budget; 500,000 for tasks that are not the paper's]"""
-    eval_every: optional(int, "N") = None  # pyright: ignore
-    """Agent steps between evaluations. [5000]"""
-    eval_episodes: optional(int, "N") = None  # pyright: ignore
-    """Episodes of each evaluation. [10]"""
-    checkpoint_every: optional(int, "N") = None  # pyright: ignore
-    """Agent steps between checkpoints. [25000]"""
-    keep: optional(int, "N") = None  # pyright: ignore
-    """Checkpoints of each run to keep; dr-q analyse information reads them all. [2]"""
-    address: optional(str, "HOST:PORT") = None  # pyright: ignore
-    """A Ray cluster to run on; `auto` is the one that runs on this machine. [Ray is started here]"""
-    gpus_per_job: optional(float, "X") = None  # pyright: ignore
-    """GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU. [1 where there are any]"""
-    cpus_per_job: optional(float, "X") = None  # pyright: ignore
-    """CPUs of a job. [with a GPU one for each seed and 2, else its share of the machine]"""
-    retries: int = 3
-    """How often a job whose worker was lost is started again from its checkpoint."""
-    dry_run: bool = False
-    """Print jobs, memory and an estimate of the hours; start nothing."""
-    throughput: optional(float, "X") = None  # pyright: ignore
-    """Seed-steps/s of one job for the estimate, as dr-q bench measures. [its own runs; else those of an H200]"""
-    algorithm: tyro.conf.OmitArgPrefixes[AllSettings] = dataclasses.field(default_factory=AllSettings)  # pyright: ignore
+    seeds: int = option(_PAPER_SEEDS, "number of seeds of each task and preset, trained together in one job", least=1)
+    address: str | None = option(
+        None,
+        "a Ray cluster to run on; `auto` is the one that runs on this machine",
+        metavar="HOST:PORT", otherwise="Ray is started on this machine",
+    )  # fmt: skip
+    gpus_per_job: float | None = option(
+        None,
+        "GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU",
+        least=0, otherwise="1 if there are any",
+    )  # fmt: skip
+    cpus_per_job: float | None = option(
+        None,
+        "CPUs of a job",
+        above=0, otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
+    )  # fmt: skip
+    retries: int = option(3, "how often a job that lost its worker is started again from its checkpoint", least=0)
+    dry_run: bool = option(False, "print jobs, memory and an estimate of the hours; start nothing")
+    throughput: float | None = option(
+        None,
+        "seed-steps/s of one job for the estimate, as dr-q bench measures them",
+        above=0, otherwise="measured by its own runs, or else on an H200",
+    )  # fmt: skip
+    schedule: dict[str, Any] = options_of(Settings, *_SCHEDULE)
+    algorithm: dict[str, Any] = options_of(Config, by_preset=True)
 
     def asked(self) -> dict[str, Any]:
-        """Of the runs themselves."""
-        names = ("steps", "eval_every", "eval_episodes", "checkpoint_every", "keep")
-        return {name: getattr(self, name) for name in names} | {"changes": given_settings(self.algorithm)}
+        """What decides the runs."""
+        named = {"keep" if name == "keep_checkpoints" else name: self.schedule.get(name) for name in _SCHEDULE}
+        return {**named, "changes": self.algorithm}
 
     def options(self) -> "SweepOptions":
-        """Of where they run."""
+        """Where they run."""
         from dr_q.sweep import SweepOptions
 
         return SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
 
 
 def _exit_code(call: Callable[[], None]) -> int:
-    """Of a call that trains; jobs that failed are listed, with where the results of the others are."""
+    """The exit code of a call that trains; failed jobs are listed, and where the results of the others are."""
     from dr_q.sweep import SweepFailed, SweepInterrupted
 
     try:
@@ -72,28 +79,25 @@ def _exit_code(call: Callable[[], None]) -> int:
     return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Sweep(_Jobs):
-    """Train many tasks and presets as one unit that can be killed and started again: `dr-q sweep dmc-easy`."""
+    """Train many tasks and presets. A sweep can be stopped and started again: `dr-q sweep dmc-easy`."""
 
-    what: named(tuple[str, ...], "SUITE|TASK...")  # pyright: ignore
-    """Suites (dr-q tasks) and tasks."""
-    presets: tuple[str, ...] = ("dr.q",)
-    """Which algorithms; `dr-q presets` lists them."""
-    seeds: int = 10
-    """Seeds of each task and preset, trained at once in one job."""
-    out: Path = Path("runs/sweep")
-    """The sweep's folder: new, empty, or that of the same sweep, which goes on."""
-    noise_dims: int = 0
-    """Dimensions of Gaussian noise appended to each observation; the paper's study: 50."""
-    slurm: optional(Path, "FILE") = None  # pyright: ignore
-    """Write a batch script that runs this sweep on Slurm, and start nothing."""
+    what: tuple[str, ...] = argument((), "suites and tasks; `dr-q tasks` lists them", metavar="SUITE|TASK...")
+    presets: tuple[str, ...] = option(("dr.q",), "which algorithms; `dr-q presets` lists them", metavar="NAME...")
+    out: Path = option(
+        Path("runs/sweep"), "the sweep's folder: new, empty, or that of the same sweep, to continue it", metavar="DIR"
+    )
+    slurm: Path | None = option(
+        None, "write a batch script that runs this sweep on Slurm, and start nothing", metavar="FILE"
+    )
+    noise: dict[str, Any] = options_of(Settings, "noise_dims")
 
     def run(self) -> int:
-        """Train, or say what it would take."""
+        """Train, or print an estimate."""
         from dr_q import sweep
 
-        spec = sweep.SweepSpec(self.what, self.presets, self.seeds, noise_dims=self.noise_dims, **self.asked())
+        spec = sweep.SweepSpec(self.what, self.presets, self.seeds, **self.noise, **self.asked())
         options = self.options()
         if self.dry_run:
             _without_devices()
@@ -106,17 +110,16 @@ class Sweep(_Jobs):
         return _exit_code(lambda: print(sweep.run_sweep(spec, self.out, options)))
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class ListExperiments:
-    """The paper's figures that run something: names, tasks, presets."""
+    """List the paper's figures that need runs: names, tasks, presets."""
 
     def run(self) -> int:
         """Print the table."""
         from dr_q.sweep.experiments import EXPERIMENTS
 
-        table = Table("experiment", "of the paper", "what", "tasks", "presets", "noise", box=None, pad_edge=False)
-        for experiment in EXPERIMENTS:
-            table.add_row(
+        rows = [
+            (
                 experiment.name,
                 experiment.figure,
                 experiment.about,
@@ -124,29 +127,28 @@ class ListExperiments:
                 " ".join(experiment.presets),
                 " ".join(map(str, experiment.noise)) if experiment.noise != (0,) else "",
             )
-        Tables(250).print(table)
+            for experiment in EXPERIMENTS
+        ]
+        print_table(("experiment", "of the paper", "what", "tasks", "presets", "noise"), rows, width=250)
         return 0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class RunExperiment(_Jobs):
-    """Train what a figure of the paper needs, draw it, and say for each task whether the paper's statement is seen."""
+    """Train what a figure of the paper needs, draw it, and compare each task with the paper's statement."""
 
-    name: named(str, "NAME")  # pyright: ignore
-    """Which: `dr-q experiment list`."""
-    tasks: tuple[str, ...] = ()
-    """Other tasks or suites than the figure's. [the figure's]"""
-    seeds: int = 10
-    """Seeds of each task and preset."""
-    out: optional(Path, "DIR") = None  # pyright: ignore
-    """Its folder: new, empty, or that of the same experiment, which goes on. [runs/experiment-NAME]"""
+    name: str = argument(help="which experiment: `dr-q experiment list`", metavar="NAME")
+    tasks: tuple[str, ...] = option((), "other tasks or suites than the figure's", metavar="TASK...")
+    out: Path | None = option(
+        None,
+        "its folder: new, empty, or that of the same experiment, to continue it",
+        metavar="DIR", otherwise="runs/experiment-NAME",
+    )  # fmt: skip
 
     def run(self) -> int:
-        """Train, draw, judge; or say what it would take."""
+        """Train, draw, compare; or print an estimate."""
         from dr_q.sweep import experiments
 
-        if self.steps is not None:
-            at_least("steps", self.steps, 1)
         found = experiments.find(self.name)
         planned = experiments.plan(found, tasks=self.tasks, seeds=self.seeds, **self.asked())
         out = self.out or Path("runs") / f"experiment-{self.name}"
@@ -164,19 +166,7 @@ class RunExperiment(_Jobs):
         return _exit_code(train)
 
 
-@dataclasses.dataclass
-class Experiment:
-    """The paper's experiments by name: list, run."""
-
-    what: Annotated[
-        Annotated[ListExperiments, tyro.conf.subcommand("list")]
-        | Annotated[RunExperiment, tyro.conf.subcommand("run")],
-        tyro.conf.arg(name=""),
-    ]
-
-    def run(self) -> int:
-        """Do it."""
-        return self.what.run()
+EXPERIMENT = Group("The paper's experiments by name.", {"list": ListExperiments, "run": RunExperiment})
 
 
 def _without_devices() -> None:
@@ -190,20 +180,22 @@ def _print_estimate(found: Any) -> None:
     from dr_q.report.results import listed_as
 
     columns = ("task", "preset", "seeds", "done", "to do", "memory", "seed-steps/s", "hours", "measured on")
-    table = Table(*columns, box=None, pad_edge=False)
+    rows = []
     for planned in found.jobs:
         settings = planned.job.settings
-        table.add_row(
-            planned.job.task,
-            listed_as(planned.job.preset, settings.noise_dims),
-            str(settings.seeds),
-            f"{planned.done:,}",
-            f"{planned.remaining:,}",
-            "unknown" if planned.size is None else f"{planned.size / 2**30:.2f} GiB",
-            "unknown" if planned.rate is None else f"{planned.rate:,.0f}",
-            "unknown" if planned.hours is None else f"{planned.hours:.2f}",
-            planned.source,
+        rows.append(
+            (
+                planned.job.task,
+                listed_as(planned.job.preset, settings.noise_dims),
+                str(settings.seeds),
+                f"{planned.done:,}",
+                f"{planned.remaining:,}",
+                "unknown" if planned.size is None else f"{planned.size / 2**30:.2f} GiB",
+                "unknown" if planned.rate is None else f"{planned.rate:,.0f}",
+                "unknown" if planned.hours is None else f"{planned.hours:.2f}",
+                planned.source,
+            )
         )
-    Tables(200).print(table)
+    print_table(columns, rows, width=200)
     for line in (*found.missing, *found.sentences()):
         print(line)

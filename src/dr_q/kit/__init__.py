@@ -14,7 +14,7 @@ from dr_q.kit.errors import (
 )
 from dr_q.kit.files import replace_file, sync_folder, write_text
 from dr_q.kit.locks import try_lock
-from dr_q.kit.names import did_you_mean, nearest
+from dr_q.kit.names import did_you_mean, nearest, spelled, spelled_as_options
 
 __all__ = [
     "ConfigError",
@@ -30,6 +30,8 @@ __all__ = [
     "did_you_mean",
     "nearest",
     "replace_file",
+    "spelled",
+    "spelled_as_options",
     "sync_folder",
     "try_lock",
     "write_text",

@@ -1,7 +1,11 @@
-"""Suggestions for names that are nearly right."""
+"""Suggestions for names that are nearly right, and how users spell the name of a setting."""
 
+import contextlib
+import contextvars
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+_AS_OPTIONS = contextvars.ContextVar("as_options", default=False)
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
@@ -13,3 +17,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'X'?` to append to a message, or nothing."""
     found = nearest(name, known)
     return f"; did you mean '{found[0]}'?" if found else ""
+
+
+def spelled(name: str) -> str:
+    """A setting's name as the user writes it: `eval_every` in Python, `--eval-every` on the command line."""
+    return f"--{name.replace('_', '-')}" if _AS_OPTIONS.get() else name
+
+
+@contextlib.contextmanager
+def spelled_as_options() -> Iterator[None]:
+    """Within this block, messages name settings as options of the command line."""
+    token = _AS_OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        _AS_OPTIONS.reset(token)

@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from dr_q.config import Activation
 from dr_q.networks.layers import MLP
-from dr_q.networks.norm import Activation
 
 
 class Actor(eqx.Module):

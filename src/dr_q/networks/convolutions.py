@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt8
 
+from dr_q.config import Activation
 from dr_q.networks.layers import Conv, convolve
-from dr_q.networks.norm import ACTIVATIONS, Activation
+from dr_q.networks.norm import ACTIVATIONS
 
 _SLOPES_BY_OUTPUT: dict[Activation, Callable[[Array], Array]] = {
     "elu": lambda y: jnp.where(y > 0, 1.0, y + 1),

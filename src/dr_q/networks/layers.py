@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from dr_q.networks.norm import Activation, normed
+from dr_q.config import Activation
+from dr_q.networks.norm import normed
 
 _GAIN = math.sqrt(2)
 _ALIGN_WIDTH = 16

@@ -10,7 +10,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
 
-from dr_q.networks.norm import ACTIVATIONS, EPSILON, SLOPES, Activation
+from dr_q.config import Activation
+from dr_q.networks.norm import ACTIVATIONS, EPSILON, SLOPES
 
 _ENTRIES_PER_WARP = 256
 

@@ -3,22 +3,19 @@
 from dr_q.report.compare import Comparison, compare, other_differences
 from dr_q.report.content import Report, build_report
 from dr_q.report.curves import plot_curves
-from dr_q.report.results import Result, RunRecord, read_results, read_run, run_folders, write_results
+from dr_q.report.results import Result, read_results, write_results
 from dr_q.report.write import check_report_folder, write_report
 
 __all__ = [
     "Comparison",
     "Report",
     "Result",
-    "RunRecord",
     "build_report",
     "check_report_folder",
     "compare",
     "other_differences",
     "plot_curves",
     "read_results",
-    "read_run",
-    "run_folders",
     "write_report",
     "write_results",
 ]

@@ -17,7 +17,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, compare
-from dr_q.report.results import Result, RunRecord, run_timing
+from dr_q.report.results import Result
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -29,6 +29,7 @@ from dr_q.report.statistics import (
     profile,
     scores_in_budget,
 )
+from dr_q.run_folder import RunRecord, run_timing
 
 VERDICT_SEEDS = 5
 """Under which no verdict is given."""
@@ -622,7 +623,7 @@ def _ablation_table(comparisons: list[tuple[str, str, Comparison]], base: str) -
 
 
 def _speed_table(runs: Sequence[RunRecord], labels: list[str]) -> Table:
-    timings = [run_timing(run) for run in runs]
+    timings = [run_timing(run.folder) for run in runs]
     parts = list(dict.fromkeys(part for timing in timings for part in timing))
     columns = [
         Column("run", "text"),

@@ -10,9 +10,10 @@ import numpy as np
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.content import counterpart
-from dr_q.report.results import RunRecord, preset_of
+from dr_q.report.results import preset_of
 from dr_q.report.statistics import FEWEST_SEEDS, means
 from dr_q.report.style import style
+from dr_q.run_folder import RunRecord
 
 MOST_COLUMNS = 4
 

@@ -72,7 +72,7 @@ _SAMPLING = (
 _STAND = ("dmc/humanoid-stand", "dmc/hopper-stand")
 
 EXPERIMENTS = (
-    _published("main", "Fig. 1, Fig. 3", ("all",)),
+    _published("main", "Fig. 1, Fig. 3", ("paper",)),
     *(
         _published(suite, f"Table {number} and its curves (App. D)", (suite,))
         for number, suite in enumerate(_TABLES, start=6)

@@ -1,84 +1,92 @@
 """What Python users call: `train` and `load`."""
 
-import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from dr_q.config import check_names
+from dr_q.config import Config, check_names, current_names, settings_of
 from dr_q.envs import canonical
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, spelled
 from dr_q.run_folder import Evaluation, read_run_json
 from dr_q.training.loop import Options, TrainResult
 from dr_q.training.loop import train as run_loop
-from dr_q.training.settings import Settings, make_settings
+from dr_q.training.settings import RUN_SETTINGS, Execution, Settings, make_settings
 
 
 def train(
     task: str | Callable[[], gymnasium.Env] | None = None,
     *,
-    preset: str = "dr.q",
-    seeds: int = 1,
-    seed: int = 0,
+    preset: str | None = None,
+    seeds: int | None = None,
+    seed: int | None = None,
     steps: int | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     on_evaluation: Callable[[list[Evaluation]], None] | None = None,
-    stop_after: float | None = None,
     quiet: bool = False,
-    wandb: bool = False,
-    in_process: bool | None = None,
-    background_evaluation: bool | None = None,
-    device_memory: float | None = None,
     may_exit: bool = False,
     **settings: Any,
 ) -> TrainResult:
     """Train on a task by name, or on the environment that a callable makes.
 
-    `settings` are any of eval_every, eval_episodes, checkpoint_every, keep, noise_dims, and any field of `dr_q.Config`.
-    With `resume=FOLDER` everything comes from that run; `steps` may be more than it had. With `may_exit` a second
-    Ctrl-C ends the process, as the command line's does, also where Python cannot notice it; else it waits for updates.
+    Args:
+        task: A task's name (`dr-q tasks` lists the paper's), or a callable that makes a new environment.
+        preset: One of `dr_q.PRESETS`; "dr.q" by default.
+        seeds: Number of seeds, trained together; 1 by default.
+        seed: The first seed; 0 by default.
+        steps: Agent steps of each seed; by default the paper's budget, or 500,000 for other tasks.
+        out: The run's folder, new or empty; by default a new one under `runs/`.
+        resume: The folder of a run to resume. Everything else comes from that run; `steps` may grow.
+        on_evaluation: Called with the evaluations of all seeds, after each evaluation.
+        quiet: Print nothing.
+        may_exit: Whether a second Ctrl-C ends the process, also while Python cannot react to it; without it, the
+            second one waits for the updates under way.
+        settings: Any other setting of `docs/settings.md` by name: of the run (`eval_every`, `keep_checkpoints`), of
+            its execution (`max_minutes`, `device_memory`) and of `dr_q.Config` (`batch_size`).
+
+    Returns:
+        How the run ended, and its folder.
+
+    Raises:
+        ConfigError: For a setting that is unknown or has a value that is not allowed.
+        TaskError: For a task that cannot be made.
+
+    Example:
+        >>> dr_q.train("dmc/walker-walk", seeds=5, eval_every=10_000)  # doctest: +SKIP
     """
-    for name, value in (("stop_after", stop_after), ("device_memory", device_memory)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
-            raise ConfigError(f"{name} must be a number, got {value!r}")
+    settings = current_names(settings, Settings, Execution)
+    check_names(settings, {*_RUN_FIELDS, *settings_of(Execution), "seed", "seeds", "steps", "preset", "out"})
     if on_evaluation is not None and not callable(on_evaluation):
         raise ConfigError(f"on_evaluation must be a function of a list of evaluations, got {on_evaluation!r}")
-    if stop_after is not None and not stop_after > 0:
-        raise ConfigError(f"stop_after must be more than 0 minutes, got {stop_after:g}")
+    execution = dict(vars(Execution(**_of(settings, settings_of(Execution)))))
     options = Options(
-        stop_after=stop_after,
-        in_process=in_process,
-        background_evaluation=background_evaluation,
-        device_memory=device_memory,
-        wandb=wandb,
+        stop_after=execution.pop("max_minutes"),
         quiet=quiet,
         on_evaluation=on_evaluation,
         may_exit=may_exit,
+        **execution,
     )
-    run_fields = {"eval_every", "eval_episodes", "checkpoint_every", "keep", "noise_dims"}
-    check_names(settings, run_fields | {"seed", "seeds", "steps", "preset", "out"})
+    run, changes = _of(settings, _RUN_FIELDS), _of(settings, settings_of(Config))
+    given = {"preset": preset, "seeds": seeds, "first_seed": seed, **run}
+    given = {name: value for name, value in given.items() if value is not None}
     if resume is not None:
-        asked = {"preset": (preset, "dr.q"), "seeds": (seeds, 1), "first_seed": (seed, 0)}
-        given = {name: value for name, (value, default) in asked.items() if value != default}
-        refuse_changes(Path(resume), task, {**given, **settings}, out)
+        refuse_changes(Path(resume), task, {**given, **changes}, out)
         return run_loop(resume_settings(Path(resume), task, steps), Path(resume), options, resume=True)
     if task is None:
         raise ConfigError(
             "no task given; name one (dr-q tasks lists them) or pass a callable that makes an environment"
         )
-    chosen = make_settings(
-        task,
-        preset_name=preset,
-        changes={name: value for name, value in settings.items() if name not in run_fields},
-        seeds=seeds,
-        first_seed=seed,
-        steps=steps,
-        **{name: value for name, value in settings.items() if name in run_fields},
-    )
+    chosen = make_settings(task, preset_name=given.pop("preset", "dr.q"), changes=changes, steps=steps, **given)
     return run_loop(chosen, Path(out) if out is not None else default_folder(chosen), options)
+
+
+_RUN_FIELDS = [name for name in RUN_SETTINGS if name not in ("first_seed", "seeds", "steps")]
+
+
+def _of(given: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in names}
 
 
 def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None, steps: int | None) -> Settings:
@@ -86,7 +94,9 @@ def resume_settings(folder: Path, task: str | Callable[[], gymnasium.Env] | None
     record = read_run_json(folder, "status", "agent_steps", "seeds", "versions")["settings"]
     chosen = Settings.from_json(record, task if callable(task) else None)
     if steps is not None and steps < chosen.steps:
-        raise ConfigError(f"--steps may only grow on resume: the run in {folder} has {chosen.steps}, got {steps}")
+        raise ConfigError(
+            f"{spelled('steps')} may only grow on resume: the run in {folder} has {chosen.steps}, got {steps}"
+        )
     return Settings(**{**vars(chosen), "steps": steps or chosen.steps})
 
 
@@ -96,22 +106,38 @@ def refuse_changes(
     asked: dict[str, Any],
     out: str | Path | None = None,
 ) -> None:
-    """A run is resumed as it was: refuse what it does not have."""
+    """A run is resumed with its own settings: refuse others.
+
+    Args:
+        folder: The run.
+        task: A task that was asked for, if any.
+        asked: Settings that were asked for, by their fields' names; None where one was not.
+        out: A folder that was asked for, if any.
+
+    Raises:
+        ConfigError: For the first that differs from the run's.
+    """
     was = read_run_json(folder)["settings"]
     if callable(task) and not was["task"].startswith("callable:"):
         raise ConfigError(f"the run in {folder} is of {was['task']}, which needs no callable: leave it out")
-    had = {**was["config"], **{name: value for name, value in was.items() if name != "config"}}
+    had = {**was["config"], **current_names({name: value for name, value in was.items() if name != "config"}, Settings)}
     named = {"task": canonical(task)} if isinstance(task, str) else {}
     for name, value in {**named, **asked}.items():
         before = had.get(name)
         before = tuple(before) if isinstance(before, list) else before
         if value is not None and value != before:
             raise ConfigError(
-                f"{name.replace('_', '-')} {value} does not fit the run in {folder}, which has {before}; "
-                "a run is resumed as it was: leave it out, or start a new run"
+                f"{_called(name)} {value} does not fit the run in {folder}, which has {before}; "
+                "a run is resumed with its own settings: leave it out, or start a new run"
             )
     if out is not None and Path(out) != folder:
-        raise ConfigError(f"--out {out} and --resume {folder} name two folders; leave --out out")
+        both = f"{spelled('out')} {out} and {spelled('resume')} {folder}"
+        raise ConfigError(f"{both} name two folders; leave {spelled('out')} out")
+
+
+def _called(name: str) -> str:
+    declared = settings_of(Settings).get(name)
+    return name if name == "task" else spelled((declared and declared[1].called) or name)
 
 
 def default_folder(settings: Settings) -> Path:

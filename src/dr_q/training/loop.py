@@ -53,7 +53,7 @@ class TrainResult(NamedTuple):
 
     folder: Path
     status: str
-    """finished, stopped (by --stop-after) or interrupted (by a signal)."""
+    """finished, stopped (by --max-minutes) or interrupted (by a signal)."""
     agent_steps: int
     evaluations: list[Evaluation]
     """Those made by this call."""
@@ -190,7 +190,7 @@ class _Run:
         changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
         self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
         self.tables = RunTables(folder)
-        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep)
+        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         plan = plan_for(settings, spec, options.device_memory)  # may refuse
         self.display = Display(settings, options.quiet)
         self.display.plan(plan)

@@ -1,56 +1,55 @@
-"""What a run is: everything that decides its results, and how it is kept."""
+"""A run's settings: everything that decides its results, and how it is executed."""
 
 import dataclasses
-import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
+from dr_q.config import Config, check_settings, config_from_json, current_names, preset, setting, settings_of
+from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
+from dr_q.kit import ConfigError, spelled
 
-from dr_q.config import Config, config_from_json, preset
-from dr_q.envs import canonical, default_steps
-from dr_q.kit import ConfigError
+if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
+    import gymnasium
 
 EVAL_EPISODES = 10
 EVAL_EVERY = 5_000
-CHECKPOINT_EVERY = 25_000
-KEEP = 2
+_LARGEST_SEED = 2**32 - 1
+_RUN, _EXECUTION = "Run", "Execution"
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """A run's settings. `run.json` holds them all."""
+    """Everything that decides a run's results. `run.json` holds it all."""
 
-    task: str | Callable[[], gymnasium.Env]
+    task: "str | Callable[[], gymnasium.Env]"
     preset: str
     config: Config
-    first_seed: int
-    seeds: int
-    """How many seeds, from `first_seed` on."""
-    steps: int
-    """Agent steps of each seed."""
-    eval_every: int = EVAL_EVERY
-    eval_episodes: int = EVAL_EPISODES
-    checkpoint_every: int = CHECKPOINT_EVERY
-    keep: int = KEEP
-    """Checkpoints kept."""
-    noise_dims: int = 0
-    """Dimensions of Gaussian noise appended to each observation (the noisy-state study: 50)."""
+    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=_LARGEST_SEED, called="seed")
+    seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1)
+    steps: int = setting(
+        DEFAULT_AGENT_STEPS,
+        "agent steps of each seed: decisions, not simulator frames",
+        group=_RUN, unit="agent steps", least=1,
+        otherwise=f"the paper's budget; {DEFAULT_AGENT_STEPS} for tasks that are not the paper's",
+    )  # fmt: skip
+    eval_every: int = setting(EVAL_EVERY, "agent steps between evaluations", group=_RUN, unit="agent steps", least=1)
+    eval_episodes: int = setting(EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1)
+    checkpoint_every: int = setting(25_000, "agent steps between checkpoints", group=_RUN, unit="agent steps", least=1)
+    keep_checkpoints: int = setting(
+        2,
+        "number of checkpoints to keep, the newest; dr-q analyse information reads them all",
+        group=_RUN, least=1, aliases=("keep",),
+    )  # fmt: skip
+    noise_dims: int = setting(
+        0, "dimensions of Gaussian noise appended to each observation; the paper's study: 50", group=_RUN, least=0
+    )
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
-        counts = ("seeds", "steps", "eval_every", "eval_episodes", "checkpoint_every", "keep")
-        for name in (*counts, "first_seed", "noise_dims"):
-            value, called = getattr(self, name), "seed" if name == "first_seed" else name.replace("_", "-")
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-                raise ConfigError(f"{called} must be a whole number, got {value!r}")
-            object.__setattr__(self, name, int(value))  # numpy's cannot be written as JSON
-            if name in counts and value < 1:
-                raise ConfigError(f"{called} must be at least 1, got {value}")
-        if not 0 <= self.first_seed < 2**32 - self.seeds:
-            raise ConfigError(f"seed must be between 0 and {2**32 - self.seeds - 1}, got {self.first_seed}")
-        if self.noise_dims < 0:
-            raise ConfigError(f"noise-dims must be 0 or more, got {self.noise_dims}")
+        """Refuse values that are not allowed."""
+        check_settings(self)
+        if self.first_seed + self.seeds - 1 > _LARGEST_SEED:
+            count = f"{spelled('seed')} {self.first_seed} with {self.seeds} seeds"
+            raise ConfigError(f"{count} ends above the largest seed, {_LARGEST_SEED}")
 
     @property
     def task_name(self) -> str:
@@ -72,30 +71,72 @@ class Settings:
         return record
 
     @staticmethod
-    def from_json(record: dict[str, Any], task: str | Callable[[], gymnasium.Env] | None = None) -> "Settings":
+    def from_json(record: dict[str, Any], task: "str | Callable[[], gymnasium.Env] | None" = None) -> "Settings":
         """From run.json; a run from a callable needs it again."""
         if record["task"].startswith("callable:") and task is None:
             raise ConfigError(
                 f"this run was started from a callable ({record['task'].removeprefix('callable:')}); "
                 "resume it from Python: dr_q.train(that_callable, resume=DIR)"
             )
-        return Settings(**{**record, "config": config_from_json(record["config"]), "task": task or record["task"]})
+        known = current_names(record, Settings)
+        return Settings(**{**known, "config": config_from_json(record["config"]), "task": task or record["task"]})
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How a run is executed. None of it changes the results."""
+
+    max_minutes: float | None = setting(
+        None,
+        "minutes after which the run writes a checkpoint and stops, with exit code 0",
+        group=_EXECUTION, unit="minutes", above=0, aliases=("stop_after",), otherwise="no limit",
+    )  # fmt: skip
+    in_process: bool | None = setting(
+        None,
+        "whether environments are simulated in the training process",
+        group=_EXECUTION, otherwise="yes for one seed; for several, each seed has a process",
+    )  # fmt: skip
+    background_evaluation: bool | None = setting(
+        None,
+        "whether training continues during an evaluation",
+        group=_EXECUTION, otherwise="yes on a GPU, if CPU cores are free",
+    )  # fmt: skip
+    device_memory: float | None = setting(
+        None,
+        "largest memory to use of each device; observations that do not fit are stored in host memory",
+        group=_EXECUTION, unit="GiB", above=0, otherwise="all of it",
+    )  # fmt: skip
+    wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not allowed."""
+        check_settings(self)
+
+
+RUN_SETTINGS = tuple(settings_of(Settings))
+"""Names of the settings of a run besides its task, preset and config."""
 
 
 def make_settings(
-    task: str | Callable[[], gymnasium.Env],
+    task: "str | Callable[[], gymnasium.Env]",
     *,
     preset_name: str = "dr.q",
     changes: dict[str, Any] | None = None,
-    seeds: int = 1,
-    first_seed: int = 0,
     steps: int | None = None,
     **rest: Any,
 ) -> Settings:
-    """Settings with the paper's budget for the paper's tasks."""
+    """Settings with the paper's budget for the paper's tasks.
+
+    Args:
+        task: A task's name, or a callable that makes an environment.
+        preset_name: One of `dr_q.PRESETS`.
+        changes: Fields of `Config` that differ from the preset.
+        steps: Agent steps of each seed; None is the paper's budget.
+        rest: Other fields of `Settings`.
+    """
     if isinstance(task, str):
         task = canonical(task)
     if steps is None:
         steps = default_steps(task)
     config = preset(preset_name, **(changes or {}))
-    return Settings(task, preset_name, config, first_seed, seeds, steps, **rest)
+    return Settings(task, preset_name, config, steps=steps, **current_names(rest, Settings))
