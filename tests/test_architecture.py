@@ -62,7 +62,9 @@ def test_imports_point_one_way(path):
             assert rest[0] in MAY_IMPORT[part] or rest[0] == "__version__", f"{part} imports {name}"
 
 
-@pytest.mark.parametrize("code", ["dr_q.Config(), dr_q.preset, dr_q.DrQError", "import dr_q.cli", "dr_q.training.settings"])
+@pytest.mark.parametrize(
+    "code", ["dr_q.Config(), dr_q.preset, dr_q.DrQError", "import dr_q.cli", "dr_q.training.settings"]
+)
 def test_settings_errors_and_help_are_read_without_jax(code):
     code = f"import sys, dr_q, dr_q.training.settings\n{code}\nassert not {{'jax', 'mujoco'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

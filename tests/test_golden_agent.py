@@ -13,12 +13,19 @@ from dr_q import agent as drq
 from dr_q.config import preset
 from dr_q.equations import n_step_return
 from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
-from dr_q.replay import Subtrajectory
+from dr_q.replay import Subtrajectory, make_sampler
+from dr_q.replay.sampling.faded_lap import FadedLap
+from dr_q.spaces import SINGLE
 from tests import golden_data
 
 FILES = golden_data.files("drq_*", "mrq_*")
 
-encoder_terms = golden_data.compiled(drq.encoder_terms, static_argnums=0)
+
+@functools.partial(golden_data.compiled, static_argnums=0)
+def encoder_terms(config, encoder, target, batch):
+    return drq.encoder_terms(config, drq.predict(encoder, target, batch, jnp.asarray(True)))
+
+
 encoder_step = golden_data.compiled(drq.encoder_step, static_argnums=0)
 actor_critic_step = golden_data.compiled(drq.actor_critic_step, static_argnums=0)
 
@@ -72,7 +79,7 @@ class Case:
     @property
     def encoder_batch(self) -> Subtrajectory:
         return Subtrajectory(
-            obs=jnp.concatenate([time_first(self["enc/state"])[:1], time_first(self["enc/next_state"])]),
+            obs={SINGLE: jnp.concatenate([time_first(self["enc/state"])[:1], time_first(self["enc/next_state"])])},
             action=time_first(self["enc/action"]),
             reward=time_first(self["enc/reward"][..., 0]),
             not_done=time_first(self["enc/not_done"][..., 0]),
@@ -84,11 +91,11 @@ class Case:
         if self.is_mrq:  # recorded without gamma^n
             discount = discount * np.float32(self.config.discount ** self["rl/reward"].shape[1])
         return drq.CriticBatch(
-            obs=jnp.asarray(self["rl/state"]),
+            obs={SINGLE: jnp.asarray(self["rl/state"])},
             action=jnp.asarray(self["rl/action"]),
             n_step_reward=jnp.asarray(self["rl/n_step_reward"][:, 0]),
             n_step_discount=jnp.asarray(discount),
-            next_obs=jnp.asarray(self["rl/next_state"]),
+            next_obs={SINGLE: jnp.asarray(self["rl/next_state"])},
         )
 
     @property
@@ -120,7 +127,7 @@ def assert_weights(ours, theirs, absolute: float):
 
 def test_golden_forward(case: Case):
     z_s, z_sa, prediction, action, q = forward(
-        case.agent.online, jnp.asarray(case["rl/state"]), jnp.asarray(case["rl/action"])
+        case.agent.online, {SINGLE: jnp.asarray(case["rl/state"])}, jnp.asarray(case["rl/action"])
     )
     assert_close(z_s, case["fwd/z_s"])
     assert_close(z_sa, case["fwd/z_sa"])
@@ -136,11 +143,11 @@ def test_golden_forward(case: Case):
 
 def test_golden_encoder_loss_terms(case: Case):
     terms = encoder_terms(case.config, case.agent.online.encoder, case.agent.target.encoder, case.encoder_batch)
-    assert_close(terms.dynamics, case["enc/loss_dynamics"])
-    assert_close(terms.reward, case["enc/loss_reward"])
-    assert_close(terms.infonce, case["enc/loss_infonce"])
+    assert_close(terms["dynamics"], case["enc/loss_dynamics"])
+    assert_close(terms["reward"], case["enc/loss_reward"])
+    assert_close(terms["infonce"], case["enc/loss_infonce"])
     if case.is_mrq:
-        assert_close(terms.done, case["enc/loss_done"])
+        assert_close(terms["done"], case["enc/loss_done"])
 
 
 def test_golden_n_step_return(case: Case):
@@ -158,7 +165,9 @@ def test_golden_critic_target_loss_and_priority(case: Case):
     assert_close(metrics.q, case["rl/q"])
     assert_close(metrics.q_target, case["rl/q_target"][:, 0])
     assert_close(metrics.critic_loss, case["rl/critic_loss"])
-    assert_close(metrics.priority, case["rl/priority"])
+    sampler = make_sampler(case.config)
+    assert isinstance(sampler, FadedLap)
+    assert_close(sampler.priority_of(metrics.td_error), case["rl/priority"])
 
 
 @pytest.mark.parametrize(("updates", "absolute"), [(1, 1e-6), (3, 1e-5)])

@@ -18,9 +18,9 @@ from scipy import stats
 import dr_q
 from dr_q.cli import main
 from dr_q.kit import ConfigError
+from dr_q.policies.watch import evaluate_policy
 from dr_q.report import Result, read_results
 from dr_q.report.statistics import difference
-from dr_q.policies.watch import evaluate_policy
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

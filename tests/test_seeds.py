@@ -6,11 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from dr_q.run import seeds as axis
 
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.envs import Transitions
-from dr_q.run import seeds as axis
 from dr_q.learner.donation import Held, InPlace, uses_of
 from tests.agent import small
 

@@ -7,9 +7,11 @@ import numpy as np
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.config import Config, preset
+from dr_q.spaces import ContinuousActions, Image, ObsSpec, Spaces
 
-VECTOR = drq.TaskShape((5,), 2)
-PIXELS = drq.TaskShape((9, 84, 84), 2, history=3)
+ACTIONS = ContinuousActions((-1.0, -1.0), (1.0, 1.0))
+VECTOR = Spaces(ObsSpec.vector(5), ACTIONS)
+PIXELS = Spaces(ObsSpec.image(3, 84, 84, stack=3), ACTIONS)
 
 
 def config(name: str = "dr.q", **changes) -> Config:
@@ -26,21 +28,26 @@ def config(name: str = "dr.q", **changes) -> Config:
     return preset(name, **{**sizes, **changes})
 
 
-def make_agent(config: Config, shape: drq.TaskShape, key) -> drq.Agent:
-    return drq.init_agent(config, drq.init_networks(config, shape, key))
+def make_agent(config: Config, spaces: Spaces, key) -> drq.Agent:
+    return drq.init_agent(config, drq.init_networks(config, spaces, key))
 
 
-def random_transitions(shape: drq.TaskShape, length: int, seed: int) -> rp.Transition:
+def random_transitions(spaces: Spaces, length: int, seed: int) -> rp.Transition:
     rng = np.random.default_rng(seed)
 
-    def frames() -> jax.Array:
-        if shape.pixels:
-            return jnp.asarray(rng.integers(0, 256, (length, *shape.frame_shape), np.uint8))
-        return jnp.asarray(rng.normal(size=(length, *shape.frame_shape)), jnp.float32)
+    def frames() -> dict[str, jax.Array]:
+        found = {}
+        for name, part in spaces.obs.parts:
+            size = (length, *part.frame_shape)
+            is_image = isinstance(part, Image)
+            found[name] = jnp.asarray(
+                rng.integers(0, 256, size, np.uint8) if is_image else rng.normal(size=size), part.dtype
+            )
+        return found
 
     return rp.Transition(
         obs=frames(),
-        action=jnp.asarray(rng.uniform(-1, 1, (length, shape.action_dim)), jnp.float32),
+        action=jnp.asarray(rng.uniform(-1, 1, (length, spaces.action.dim)), jnp.float32),
         reward=jnp.asarray(rng.normal(size=length), jnp.float32),
         next_obs=frames(),
         terminated=jnp.asarray(rng.random(length) < 0.1),
@@ -56,7 +63,7 @@ def fill(replay: rp.Replay, log: rp.Transition) -> rp.Replay:
 init = jax.jit(make_agent, static_argnums=(0, 1))
 update_encoder = jax.jit(drq.update_encoder, static_argnums=0)
 update_actor_critic = jax.jit(drq.update_actor_critic, static_argnums=0)
-renew_targets = jax.jit(drq.renew_targets, static_argnums=0)
+sync_targets = jax.jit(drq.sync_targets, static_argnums=0)
 
 
 def differing(a, b) -> set[str]:

@@ -9,15 +9,17 @@ import pytest
 
 from dr_q import agent as drq
 from dr_q import replay as rp
-from dr_q.agent.losses import roll_out
+from dr_q.agent.rollout import roll_out
 from dr_q.config import PRESETS
 from dr_q.equations import infonce
+from dr_q.replay.sampling.faded_lap import FadedLap
+from dr_q.spaces import SINGLE
 from tests.agent import small
 
 
 @pytest.fixture(scope="module")
 def replay() -> rp.Replay:
-    empty = drq.init_replay(small.config(), small.VECTOR)
+    empty = rp.init_replay(small.config(), small.VECTOR)
     return small.fill(empty, small.random_transitions(small.VECTOR, 150, seed=0))
 
 
@@ -47,13 +49,15 @@ def test_rl_update_never_changes_the_encoder(agent, replay):
 def test_rl_update_writes_the_priorities_of_what_it_drew(agent, replay):
     _, new, metrics = small.update_actor_critic(small.config(), agent, replay, jax.random.key(1))
     changed = small.differing(replay, new)
-    assert {part.split(".")[0] for part in changed} <= {"priority", "row_sums", "group_sums", "max_priority"}
+    assert {part.split(".")[0] for part in changed} <= {"sampling"}
     key_draw, _, _ = jax.random.split(jax.random.key(1), 3)
     slots = np.asarray(rp.draw(replay, key_draw, small.config().batch_size))
-    written = np.asarray(new.priority).reshape(-1)
+    written = np.asarray(new.sampling.priority).reshape(-1)
+    assert isinstance(replay.sampler, FadedLap)
+    priority = np.asarray(jax.jit(replay.sampler.priority_of)(metrics.td_error))
     for slot in set(slots):
-        assert written[slot] == np.asarray(metrics.priority)[slots == slot].max()
-    assert float(new.max_priority) == max(1.0, float(metrics.priority.max()))
+        np.testing.assert_allclose(written[slot], priority[slots == slot].max(), rtol=1e-6)
+    np.testing.assert_allclose(new.sampling.max_priority, max(1.0, priority.max()), rtol=1e-6)
 
 
 def test_weight_decay_reaches_every_parameter_biases_included(agent):
@@ -62,7 +66,7 @@ def test_weight_decay_reaches_every_parameter_biases_included(agent):
     ones = jax.tree.map(jnp.ones_like, agent.online.encoder)
     agent = dataclasses.replace(agent, online=dataclasses.replace(agent.online, encoder=ones))
     still = dataclasses.replace(config, dynamics_weight=0.0, reward_weight=0.0, infonce_weight=0.0)
-    batch = rp.Subtrajectory(jnp.ones((6, 4, 5)), jnp.ones((5, 4, 2)), jnp.ones((5, 4)), jnp.ones((5, 4)))
+    batch = rp.Subtrajectory({SINGLE: jnp.ones((6, 4, 5))}, jnp.ones((5, 4, 2)), jnp.ones((5, 4)), jnp.ones((5, 4)))
     step = jax.jit(drq.encoder_step, static_argnums=0)
     new, _ = step(still, agent, batch, jnp.asarray(False))
     for leaf in jax.tree.leaves(new.online.encoder):
@@ -78,18 +82,22 @@ def test_d1_dead_samples_lose_their_own_row_only():
     action = jnp.asarray(rng.uniform(-1, 1, (2, 4, 2)), jnp.float32)
     not_done = jnp.ones((2, 4)).at[0, 1].set(0.0)  # sample 1 dies in step 0: its step 1 is dead
 
-    batch = rp.Subtrajectory(obs, action, jnp.zeros((2, 4)), not_done)
+    batch = rp.Subtrajectory({SINGLE: obs}, action, jnp.zeros((2, 4)), not_done)
     encoder, target = agent.online.encoder, agent.target.encoder
-    terms = jax.jit(drq.encoder_terms, static_argnums=0)
-    some_dead = terms(config, encoder, target, batch).infonce
-    all_alive = terms(config, encoder, target, batch._replace(not_done=jnp.ones((2, 4)))).infonce
+
+    @jax.jit
+    def infonce_term(batch):
+        return drq.encoder_terms(config, drq.predict(encoder, target, batch, jnp.asarray(True)))["infonce"]
+
+    some_dead = infonce_term(batch)
+    all_alive = infonce_term(batch._replace(not_done=jnp.ones((2, 4))))
 
     @jax.jit
     def rows(encoder, target):
-        z_s, losses = encoder.z_s(obs[0]), []
+        z_s, losses = encoder.z_s({SINGLE: obs[0]}), []
         for t in range(2):
             z_s = encoder.predict(encoder.z_sa(z_s, action[t])).z_s
-            losses.append(infonce(z_s, target.z_s(obs[t + 1]), config.infonce_temperature))
+            losses.append(infonce(z_s, target.z_s({SINGLE: obs[t + 1]}), config.infonce_temperature))
         return losses
 
     first, second = (np.asarray(row) for row in rows(encoder, target))
@@ -99,22 +107,22 @@ def test_d1_dead_samples_lose_their_own_row_only():
 
 def test_targets_are_copied_and_only_mrq_scales_rewards(agent, replay):
     moved, _ = small.update_encoder(small.config(), agent, replay, jax.random.key(1))
-    renewed = small.renew_targets(small.config(), moved, replay)
+    renewed = small.sync_targets(small.config(), moved, replay)
     assert not small.differing(renewed.online, renewed.target)
     assert float(renewed.reward_scale) == float(renewed.target_reward_scale) == 1.0
     mrq = small.config("mr.q")
-    once = small.renew_targets(mrq, agent, replay)
+    once = small.sync_targets(mrq, agent, replay)
     assert float(once.target_reward_scale) == 1.0
-    assert float(once.reward_scale) == pytest.approx(float(rp.mean_abs_reward(replay)))
-    twice = small.renew_targets(mrq, once, replay)
+    assert float(once.reward_scale) == pytest.approx(float(rp.mean_abs_reward(replay.storage)))
+    twice = small.sync_targets(mrq, once, replay)
     assert float(twice.target_reward_scale) == float(once.reward_scale)
 
 
 def test_renewing_is_a_copy_and_then_the_encoder_updates_one_by_one(agent, replay):
     config = small.config(target_period=3)
     key = jax.random.key(5)
-    renewed, metrics = jax.jit(drq.renew, static_argnums=0)(config, agent, replay, key)
-    expected = small.renew_targets(config, agent, replay)
+    renewed, metrics = jax.jit(drq.sync_targets_and_train_encoder, static_argnums=0)(config, agent, replay, key)
+    expected = small.sync_targets(config, agent, replay)
     losses = []
     for key_update in jax.random.split(key, 3):
         expected, seen = small.update_encoder(config, expected, replay, key_update)
@@ -128,29 +136,31 @@ def test_renewing_is_a_copy_and_then_the_encoder_updates_one_by_one(agent, repla
 def test_done_flag_is_trained_only_once_something_terminated():
     config = small.config("mr.q", encoder_horizon=2)
     agent = small.init(config, small.VECTOR, jax.random.key(0))
-    batch = rp.Subtrajectory(jnp.ones((3, 4, 5)), jnp.ones((2, 4, 2)), jnp.ones((2, 4)), jnp.ones((2, 4)))
-    terms = drq.encoder_terms(config, agent.online.encoder, agent.target.encoder, batch)
-    without, with_done = (float(drq.encoder_loss(config, terms, jnp.asarray(flag))) for flag in (False, True))
-    assert with_done - without == pytest.approx(0.1 * float(terms.done), rel=1e-4)
+    batch = rp.Subtrajectory({SINGLE: jnp.ones((3, 4, 5))}, jnp.ones((2, 4, 2)), jnp.ones((2, 4)), jnp.ones((2, 4)))
+    encoders = agent.online.encoder, agent.target.encoder
+    without, with_done = (drq.predict(*encoders, batch, jnp.asarray(flag)) for flag in (False, True))
+    terms = drq.encoder_terms(config, with_done)
+    gap = float(drq.encoder_loss(config, with_done, terms)) - float(drq.encoder_loss(config, without, terms))
+    assert gap == pytest.approx(0.1 * float(terms["done"]), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("shape", [small.VECTOR, small.PIXELS], ids=["vector", "pixels"])
-def test_every_preset_updates(name, shape):
+@pytest.mark.parametrize("spaces", [small.VECTOR, small.PIXELS], ids=["vector", "pixels"])
+def test_every_preset_updates(name, spaces):
     """Traced, not run: every preset's update fits together for vectors and pixels."""
     config = small.config(name)
 
     def learn(key):
-        agent = small.make_agent(config, shape, key)
-        replay = drq.init_replay(config, shape)
-        agent = drq.renew_targets(config, agent, replay)
+        agent = small.make_agent(config, spaces, key)
+        replay = rp.init_replay(config, spaces)
+        agent = drq.sync_targets(config, agent, replay)
         agent, _ = drq.update_encoder(config, agent, replay, key)
         agent, replay, metrics = drq.update_actor_critic(config, agent, replay, key)
         return agent, replay, metrics
 
     agent, replay, metrics = jax.eval_shape(learn, jax.random.key(0))
-    assert metrics.priority.shape == (16,)
-    assert replay.obs.shape[0] == 200
+    assert metrics.td_error.shape == (16,)
+    assert replay.storage.obs[SINGLE].shape[0] == 200
     assert agent.reward_scale.shape == ()
 
 
@@ -158,13 +168,14 @@ def test_pixels_learn_from_frames_stored_once():
     config = small.config(replay_capacity=40, batch_size=4)
     log = small.random_transitions(small.PIXELS, 30, seed=0)
     log = log._replace(terminated=jnp.zeros(30, bool), truncated=jnp.zeros(30, bool))
-    replay = small.fill(drq.init_replay(config, small.PIXELS), log)
-    assert replay.obs.shape == (40, 3, 84, 84)
-    window = rp.sample_subtrajectory(replay, jnp.asarray([10]), 5)
-    np.testing.assert_array_equal(window.obs[0, 0], np.concatenate(np.asarray(log.obs[8:11])))
-    first = rp.sample_subtrajectory(replay, jnp.asarray([0]), 5)
-    np.testing.assert_array_equal(first.obs[0, 0], np.concatenate([np.asarray(log.obs[0])] * 3))
-    np.testing.assert_array_equal(first.obs[1, 0], np.concatenate(np.asarray(log.obs)[[0, 0, 1]]))
+    frames = np.asarray(log.obs[SINGLE])
+    replay = small.fill(rp.init_replay(config, small.PIXELS), log)
+    assert replay.storage.obs[SINGLE].shape == (40, 3, 84, 84)
+    window = rp.sample_subtrajectory(replay.storage, jnp.asarray([10]), 5)
+    np.testing.assert_array_equal(window.obs[SINGLE][0, 0], np.concatenate(frames[8:11]))
+    first = rp.sample_subtrajectory(replay.storage, jnp.asarray([0]), 5)
+    np.testing.assert_array_equal(first.obs[SINGLE][0, 0], np.concatenate([frames[0]] * 3))
+    np.testing.assert_array_equal(first.obs[SINGLE][1, 0], np.concatenate(frames[[0, 0, 1]]))
     agent = small.init(config, small.PIXELS, jax.random.key(0))
     agent, metrics = small.update_encoder(config, agent, replay, jax.random.key(1))
     agent, replay, rl = small.update_actor_critic(config, agent, replay, jax.random.key(2))
@@ -173,7 +184,7 @@ def test_pixels_learn_from_frames_stored_once():
 
 
 def test_actions_stay_in_bounds_and_noise_is_reproducible(agent):
-    obs, config = jnp.ones(5) * 3, small.config()
+    obs, config = {SINGLE: jnp.ones(5) * 3}, small.config()
     greedy = drq.greedy_action(agent.online, obs)
     noisy = drq.explore(config, agent.online, obs, jax.random.key(0))
     np.testing.assert_array_equal(noisy, drq.explore(config, agent.online, obs, jax.random.key(0)))
@@ -190,7 +201,7 @@ def test_the_roll_outs_gradient_is_that_of_automatic_differentiation():
     config = small.config(encoder_hidden=70)  # padded to 80
     encoder = drq.init_networks(config, small.VECTOR, jax.random.key(0)).encoder
     z_s = jax.random.normal(jax.random.key(1), (6, config.zs_dim))
-    action = jax.random.uniform(jax.random.key(2), (4, 6, small.VECTOR.action_dim))
+    action = jax.random.uniform(jax.random.key(2), (4, 6, small.VECTOR.action.dim))
     weight = jax.random.normal(jax.random.key(3), (4, 6, config.zs_dim))
 
     def by_hand(encoder, z_s):

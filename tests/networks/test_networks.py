@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dr_q.agent import TaskShape, init_networks
+from dr_q.agent import init_networks
 from dr_q.config import Config, preset
 from dr_q.networks import (
     MLP,
     Encoder,
+    ImageBranch,
     Linear,
-    PixelStateEncoder,
-    VectorStateEncoder,
+    VectorBranch,
     actor_from_torch,
     conv_outputs,
     norm_kernel,
@@ -22,14 +22,20 @@ from dr_q.networks import (
 )
 from dr_q.networks.convolutions import conv_features
 from dr_q.networks.norm import ACTIVATIONS, elu, norm_backward, norm_forward
-
-VECTOR = TaskShape((67,), 21)
-PIXELS = TaskShape((9, 84, 84), 6, history=3)
-SMALL = TaskShape((9, 36, 36), 6, history=3)
+from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces
 
 
-def sizes(config: Config, shape: TaskShape) -> dict[str, tuple[int, ...]]:
-    networks = jax.eval_shape(lambda key: init_networks(config, shape, key), jax.random.key(0))
+def unit_box(size: int) -> ContinuousActions:
+    return ContinuousActions((-1.0,) * size, (1.0,) * size)
+
+
+VECTOR = Spaces(ObsSpec.vector(67), unit_box(21))
+PIXELS = Spaces(ObsSpec.image(3, 84, 84, stack=3), unit_box(6))
+SMALL = Spaces(ObsSpec.image(3, 36, 36, stack=3), unit_box(6))
+
+
+def sizes(config: Config, spaces: Spaces) -> dict[str, tuple[int, ...]]:
+    networks = jax.eval_shape(lambda key: init_networks(config, spaces, key), jax.random.key(0))
     return {jax.tree_util.keystr(path): x.shape for path, x in jax.tree.leaves_with_path(networks)}
 
 
@@ -39,12 +45,12 @@ STORED = 752
 
 def test_vector_networks_have_the_papers_sizes():
     assert sizes(Config(), VECTOR) == {
-        ".encoder.state.mlp.hidden1.weight": (STORED, 72),  # 67
-        ".encoder.state.mlp.hidden1.bias": (STORED,),
-        ".encoder.state.mlp.hidden2.weight": (STORED, STORED),
-        ".encoder.state.mlp.hidden2.bias": (STORED,),
-        ".encoder.state.mlp.output.weight": (512, STORED),
-        ".encoder.state.mlp.output.bias": (512,),
+        ".encoder.state.branches['obs'].mlp.hidden1.weight": (STORED, 72),  # 67
+        ".encoder.state.branches['obs'].mlp.hidden1.bias": (STORED,),
+        ".encoder.state.branches['obs'].mlp.hidden2.weight": (STORED, STORED),
+        ".encoder.state.branches['obs'].mlp.hidden2.bias": (STORED,),
+        ".encoder.state.branches['obs'].mlp.output.weight": (512, STORED),
+        ".encoder.state.branches['obs'].mlp.output.bias": (512,),
         ".encoder.state_action.embed_action.weight": (256, 24),  # 21
         ".encoder.state_action.embed_action.bias": (256,),
         ".encoder.state_action.from_state.weight": (STORED, 512),
@@ -74,21 +80,23 @@ def test_vector_networks_have_the_papers_sizes():
         ".critic.stacked.output.bias": (2, 1),
     }
     networks = jax.eval_shape(lambda key: init_networks(Config(), VECTOR, key), jax.random.key(0))
-    assert networks.encoder.state.mlp.width == networks.encoder.state_action.width == 750
+    assert networks.encoder.state.branches[SINGLE].mlp.width == networks.encoder.state_action.width == 750
     assert (networks.encoder.predictor.reward_bins, networks.encoder.predictor.predict_done) == (65, False)
 
 
 def test_pixel_encoder_has_the_papers_sizes():
     found = sizes(Config(), PIXELS)
-    assert found[".encoder.state.linear.weight"] == (512, 1568)
-    assert [found[f".encoder.state.convs[{i}].weight"] for i in range(4)] == [(32, 9, 3, 3)] + 3 * [(32, 32, 3, 3)]
-    assert conv_outputs(PIXELS.obs_shape) == 32 * (41**2 + 20**2 + 9**2 + 7**2)
+    assert found[".encoder.state.branches['obs'].linear.weight"] == (512, 1568)
+    assert [found[f".encoder.state.branches['obs'].convs[{i}].weight"] for i in range(4)] == [(32, 9, 3, 3)] + 3 * [
+        (32, 32, 3, 3)
+    ]
+    assert conv_outputs(PIXELS.obs[SINGLE]) == 32 * (41**2 + 20**2 + 9**2 + 7**2)
 
 
 def test_mrq_has_one_more_output_and_its_own_hidden_size():
     networks = jax.eval_shape(lambda key: init_networks(preset("mr.q"), VECTOR, key), jax.random.key(0))
     assert networks.encoder.predictor.predict_done
-    assert networks.encoder.state.mlp.hidden2.weight.shape == (512, 512)
+    assert networks.encoder.state.branches[SINGLE].mlp.hidden2.weight.shape == (512, 512)
 
 
 def plain(layers: list[Linear], x, activation):
@@ -166,8 +174,8 @@ def test_the_gpu_kernels_compute_the_same(activation, one_row):
 
 def test_weights_are_xavier_uniform_and_biases_zero():
     networks = init_networks(Config(encoder_hidden=208), VECTOR, jax.random.key(0))  # not padded
-    assert isinstance(networks.encoder.state, VectorStateEncoder)
-    weight = np.asarray(networks.encoder.state.mlp.hidden2.weight)
+    assert isinstance(networks.encoder.state.branches[SINGLE], VectorBranch)
+    weight = np.asarray(networks.encoder.state.branches[SINGLE].mlp.hidden2.weight)
     limit = np.sqrt(2) * np.sqrt(6 / 416)
     assert np.abs(weight).max() <= limit
     assert np.abs(weight).max() > 0.99 * limit
@@ -211,11 +219,11 @@ def test_missing_torch_array_is_named():
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def small_encoder(activation, key) -> PixelStateEncoder:
+def small_encoder(activation, key) -> ImageBranch:
     config = dataclasses.replace(Config(), encoder_activation=activation, zs_dim=8, zsa_dim=8, encoder_hidden=8)
-    state = init_networks(config, SMALL, key).encoder.state
-    assert isinstance(state, PixelStateEncoder)
-    return state
+    branch = init_networks(config, SMALL, key).encoder.state.branches[SINGLE]
+    assert isinstance(branch, ImageBranch)
+    return branch
 
 
 def plain_features(encoder, obs):
@@ -230,7 +238,7 @@ def plain_features(encoder, obs):
 def test_convolutions_of_stacked_seeds_are_each_seeds_own(activation):
     """Values and gradients agree with the plain way, and no seed's channels become a group of another's convolution."""
     encoders = jax.vmap(functools.partial(small_encoder, activation))(jax.random.split(jax.random.key(0), 3))
-    obs = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, *SMALL.obs_shape)), jnp.uint8)
+    obs = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, *SMALL.obs[SINGLE].shape)), jnp.uint8)
     weights = jax.random.normal(jax.random.key(1), (2, 32, 1, 1))
 
     def both(features):

@@ -1,5 +1,6 @@
 """Random logs of transitions, and replays filled with them in one compiled call."""
 
+import dataclasses
 import functools
 
 import jax
@@ -7,21 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from dr_q import replay as rp
+from dr_q.replay.sampling.faded_lap import FadedLap
+from dr_q.spaces import SINGLE, ObsSpec, Vector
 
 HORIZON = 5
 
 
-def make_spec(capacity: int, history: int = 1, decay: float = 1e-4, floor: float = 0.1) -> rp.ReplaySpec:
-    return rp.ReplaySpec(
-        capacity=capacity,
-        frame_shape=(1,),
-        action_dim=1,
-        pixels=False,
-        history=history,
-        horizon=HORIZON,
-        fade_decay=decay,
-        fade_floor=floor,
-    )
+def empty(capacity: int, history: int = 1, decay: float = 1e-4, floor: float = 0.1) -> rp.Replay:
+    """A replay of one number for each observation, drawn by faded LAP."""
+    spec = rp.StorageSpec(capacity, ObsSpec.single(Vector(1, stack=history)), action_dim=1, horizon=HORIZON)
+    return rp.init(spec, FadedLap(exponent=0.4, min_priority=1.0, decay=decay, floor=floor))
 
 
 def transitions(terminated, truncated) -> rp.Transition:
@@ -29,10 +25,10 @@ def transitions(terminated, truncated) -> rp.Transition:
     terminated, truncated = jnp.asarray(terminated, bool), jnp.asarray(truncated, bool)
     number = jnp.arange(len(terminated), dtype=jnp.float32)
     return rp.Transition(
-        obs=number[:, None],
+        obs={SINGLE: number[:, None]},
         action=number[:, None],
         reward=number,
-        next_obs=number[:, None] + 0.5,
+        next_obs={SINGLE: number[:, None] + 0.5},
         terminated=terminated,
         truncated=truncated,
     )
@@ -49,14 +45,23 @@ def add_and_watch(replay: rp.Replay, log: rp.Transition):
 
     def step(state, transition):
         state = rp.add(state, transition)
-        return state, (state.valid.reshape(-1), state.cursor, rp.probability(state))
+        return state, (state.storage.valid.reshape(-1), state.storage.cursor, rp.probability(state))
 
     return jax.lax.scan(step, replay, log)
 
 
 draw = jax.jit(rp.draw, static_argnums=2)
 probability = jax.jit(rp.probability)
-write_priority = jax.jit(rp.write_priority)
+
+
+def set_priority(replay: rp.Replay, slots, priority) -> rp.Replay:
+    """Priorities as they are, where `rp.write_priority` takes TD errors."""
+    assert isinstance(replay.sampler, FadedLap)
+    new = replay.sampler.set_priority(replay.sampling, replay.storage, slots, priority)
+    return dataclasses.replace(replay, sampling=new)
+
+
+write_priority = jax.jit(set_priority)
 
 
 @functools.cache

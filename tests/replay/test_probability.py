@@ -12,14 +12,14 @@ from scipy import stats
 
 from dr_q import replay as rp
 from dr_q.equations import faded_probability
-from dr_q.replay.probability import sum_again
 from tests.replay.logs import (
     add_all,
     add_and_watch,
     draw,
-    make_spec,
+    empty,
     probability,
     random_log,
+    set_priority,
     transitions,
     write_priority,
 )
@@ -27,12 +27,11 @@ from tests.replay.logs import (
 
 def by_definition(replay: rp.Replay) -> np.ndarray:
     """Eq. 10 in float64 over every slot."""
-    spec = replay.spec
-    priority, stamp, valid = (
-        np.asarray(x).reshape(-1)[: spec.capacity] for x in (replay.priority, replay.stamp, replay.valid)
-    )
-    age = int(replay.clock) - 1 - stamp.astype(np.int64)
-    fade = np.maximum(spec.fade_floor, (1 - spec.fade_decay) ** age.astype(np.float64))
+    capacity, sampler = replay.spec.capacity, replay.sampler
+    by_slot = (replay.sampling.priority, replay.storage.stamp, replay.storage.valid)
+    priority, stamp, valid = (np.asarray(x).reshape(-1)[:capacity] for x in by_slot)
+    age = int(replay.storage.clock) - 1 - stamp.astype(np.int64)
+    fade = np.maximum(sampler.floor, (1 - sampler.decay) ** age.astype(np.float64))
     weight = np.where(valid, priority.astype(np.float64) * fade, 0)
     return weight / weight.sum()
 
@@ -46,10 +45,10 @@ def busy(replay: rp.Replay, log: rp.Transition, key: jax.Array):
         key, key_draw, key_priority = jax.random.split(key, 3)
         state = rp.add(state, item)
         slots = rp.draw(state, key_draw, 8)
-        new = rp.write_priority(state, slots, 1 + 3 * jax.random.uniform(key_priority, (8,)))
+        new = set_priority(state, slots, 1 + 3 * jax.random.uniform(key_priority, (8,)))
         can = rp.has_valid_start(state)
         state = jax.tree.map(lambda a, b: jnp.where(can, a, b), new, state)
-        return (state, key), (slots, can, state.valid.reshape(-1))
+        return (state, key), (slots, can, state.storage.valid.reshape(-1))
 
     (state, _), seen = jax.lax.scan(step, (replay, key), log)
     return state, seen
@@ -70,7 +69,7 @@ def busy(replay: rp.Replay, log: rp.Transition, key: jax.Array):
 )
 def test_probabilities_are_eq_10_after_much_use(capacity, decay, floor):
     replay, (slots, can, valid) = busy(
-        rp.init(make_spec(capacity, decay=decay, floor=floor)), random_log(1000, seed=0), jax.random.key(0)
+        empty(capacity, decay=decay, floor=floor), random_log(1000, seed=0), jax.random.key(0)
     )
     np.testing.assert_allclose(probability(replay), by_definition(replay), rtol=2e-5)
     slots, can, valid = np.asarray(slots), np.asarray(can), np.asarray(valid)
@@ -82,11 +81,10 @@ def test_probabilities_are_eq_10_after_much_use(capacity, decay, floor):
 
 
 def test_the_definition_in_float32_agrees():
-    replay, _ = busy(rp.init(make_spec(300, decay=0.02)), random_log(400, seed=1), jax.random.key(0))
-    flat = {name: getattr(replay, name).reshape(-1)[:300] for name in ("priority", "stamp", "valid")}
-    got = faded_probability(
-        flat["priority"], replay.clock - 1 - flat["stamp"], flat["valid"], replay.spec.fade_decay, 0.1
-    )
+    replay, _ = busy(empty(300, decay=0.02), random_log(400, seed=1), jax.random.key(0))
+    by_slot = (replay.sampling.priority, replay.storage.stamp, replay.storage.valid)
+    priority, stamp, valid = (x.reshape(-1)[:300] for x in by_slot)
+    got = faded_probability(priority, replay.storage.clock - 1 - stamp, valid, replay.sampler.decay, 0.1)
     np.testing.assert_allclose(got, by_definition(replay), rtol=2e-5)
 
 
@@ -94,7 +92,7 @@ def test_the_definition_in_float32_agrees():
 @given(st.integers(0, 10_000))
 def test_probabilities_are_right_after_every_single_addition(seed):
     log = random_log(120, seed=seed, end=0.1)
-    _, (valid, _, chance) = add_and_watch(rp.init(make_spec(40, decay=0.1, floor=0.3)), log)
+    _, (valid, _, chance) = add_and_watch(empty(40, decay=0.1, floor=0.3), log)
     valid, chance = np.asarray(valid), np.asarray(chance)
     ended = np.asarray(log.terminated | log.truncated)
     slot_of, cursor = [], 0
@@ -118,7 +116,7 @@ def test_theorem_4_3(errors, first, second):
     """(i)-(iii) on the sampler's own probabilities, for Eq. 4: no floor, priority |delta|^alpha."""
     decay, alpha, batch = 0.05, 0.4, 256
     none = [False] * 40
-    replay = add_all(rp.init(make_spec(64, decay=decay, floor=0.0)), transitions(none, none))
+    replay = add_all(empty(64, decay=decay, floor=0.0), transitions(none, none))
     priority = jnp.asarray(errors, jnp.float32) ** alpha
     slots = np.arange(35)  # 35..39 cannot start a window yet
     chance = np.asarray(probability(write_priority(replay, jnp.arange(40), priority)), np.float64)[slots]
@@ -146,9 +144,9 @@ def test_theorem_4_3(errors, first, second):
 
 def test_theorem_4_3_i_with_the_floor():
     none = [False] * 200
-    replay = add_all(rp.init(make_spec(300, decay=0.02, floor=0.2)), transitions(none, none))
+    replay = add_all(empty(300, decay=0.02, floor=0.2), transitions(none, none))
     chance = np.asarray(probability(replay), np.float64)[:195][::-1]  # newest first
-    newest_age, floor_age = 5, replay.spec.floor_age
+    newest_age, floor_age = 5, replay.sampler.watch_age
     assert (np.diff(chance[: floor_age - newest_age]) < 0).all()
     np.testing.assert_allclose(chance[floor_age - newest_age :], chance[-1], rtol=1e-6)
 
@@ -164,9 +162,9 @@ def count_draws(replay: rp.Replay, batches: int, size: int, seed: int) -> np.nda
 @pytest.fixture(scope="module")
 def paper_size() -> rp.Replay:
     """40,000 transitions with the paper's fading: fresh, fading and floored ones, over three groups of rows."""
-    replay = add_all(rp.init(make_spec(40_000)), random_log(39_000, seed=5, end=0.01))
+    replay = add_all(empty(40_000), random_log(39_000, seed=5, end=0.01))
     slots = jnp.arange(0, 39_000)
-    is_transition = (replay.priority.reshape(-1)[:39_000] > 0).astype(jnp.float32)
+    is_transition = (replay.sampling.priority.reshape(-1)[:39_000] > 0).astype(jnp.float32)
     return write_priority(replay, slots, is_transition * 10 ** (0.4 * jax.random.uniform(jax.random.key(1), (39_000,))))
 
 
@@ -177,7 +175,7 @@ def test_chi_square_of_drawn_frequencies(paper_size):
     assert counts[~possible].sum() == 0
     assert stats.chisquare(counts[possible], expected[possible] * counts.sum()).pvalue > 1e-3
     # By age, where a wrong fade would show as a trend.
-    order = np.argsort(np.asarray(paper_size.stamp).reshape(-1)[:40_000])
+    order = np.argsort(np.asarray(paper_size.storage.stamp).reshape(-1)[:40_000])
     by_age = [part for part in np.array_split(order, 40) if expected[part].sum() > 0]
     seen = np.array([counts[part].sum() for part in by_age])
     want = np.array([expected[part].sum() for part in by_age]) * counts.sum()
@@ -186,7 +184,7 @@ def test_chi_square_of_drawn_frequencies(paper_size):
 
 def test_a_wrong_distribution_would_be_noticed(paper_size):
     counts = count_draws(paper_size, batches=40, size=20_000, seed=2)
-    wrong = np.asarray(paper_size.priority, np.float64).reshape(-1)[:40_000] * (by_definition(paper_size) > 0)
+    wrong = np.asarray(paper_size.sampling.priority, np.float64).reshape(-1)[:40_000] * (by_definition(paper_size) > 0)
     wrong /= wrong.sum()
     possible = wrong > 0
     assert stats.chisquare(counts[possible], wrong[possible] * counts.sum()).pvalue < 1e-6
@@ -195,21 +193,20 @@ def test_a_wrong_distribution_would_be_noticed(paper_size):
 @pytest.fixture(scope="module")
 def million() -> rp.Replay:
     """A full ring of 1e6, written directly: every age, priorities between 1 and 10."""
-    spec = make_spec(1_000_000)
-    replay = rp.init(spec)
+    replay = empty(1_000_000)
+    spec = replay.spec
     slot = jnp.arange(spec.rows * 128).reshape(spec.rows, 128)
     inside = slot < spec.capacity
     priority = 10 ** jax.random.uniform(jax.random.key(0), slot.shape)
-    return jax.jit(sum_again)(
-        dataclasses.replace(
-            replay,
-            priority=jnp.where(inside, priority, 0.0),
-            valid=inside & (slot < spec.capacity - 5),
-            stamp=jnp.where(inside, slot, 0).astype(jnp.int32),
-            clock=jnp.asarray(spec.capacity, jnp.int32),
-        ),
-        jnp.arange(spec.rows, dtype=jnp.int32),
+    storage = dataclasses.replace(
+        replay.storage,
+        valid=inside & (slot < spec.capacity - 5),
+        stamp=jnp.where(inside, slot, 0).astype(jnp.int32),
+        clock=jnp.asarray(spec.capacity, jnp.int32),
     )
+    full = dataclasses.replace(replay, storage=storage)
+    slots = jnp.arange(spec.capacity, dtype=jnp.int32)
+    return write_priority(full, slots, priority.reshape(-1)[: spec.capacity])
 
 
 def test_float32_does_not_bias_a_million_entries(million):
@@ -230,26 +227,26 @@ def test_float32_does_not_bias_a_million_entries(million):
 
 def test_new_transitions_get_the_largest_priority_seen():
     none = [False] * 20
-    replay = add_all(rp.init(make_spec(64)), transitions(none, none))
+    replay = add_all(empty(64), transitions(none, none))
     replay = write_priority(replay, jnp.asarray([3, 4]), jnp.asarray([5.0, 2.0]))
     replay = write_priority(replay, jnp.asarray([3]), jnp.asarray([1.0]))
     replay = add_all(replay, transitions([False], [False]))
-    priority = np.asarray(replay.priority).reshape(-1)
+    priority = np.asarray(replay.sampling.priority).reshape(-1)
     assert (priority[3], priority[4], priority[19], priority[20]) == (1.0, 2.0, 1.0, 5.0)
 
 
 def test_of_two_priorities_for_one_slot_the_larger_is_written():
     none = [False] * 20
-    replay = add_all(rp.init(make_spec(64)), transitions(none, none))
+    replay = add_all(empty(64), transitions(none, none))
     for order in ([4.0, 2.0, 3.0], [2.0, 3.0, 4.0]):
         new = write_priority(replay, jnp.asarray([7, 7, 7]), jnp.asarray(order))
-        assert float(new.priority.reshape(-1)[7]) == 4.0
+        assert float(new.sampling.priority.reshape(-1)[7]) == 4.0
     lower = write_priority(new, jnp.asarray([7, 7, 7]), jnp.asarray([1.5, 1.0, 1.25]))
-    assert float(lower.priority.reshape(-1)[7]) == 1.5
+    assert float(lower.sampling.priority.reshape(-1)[7]) == 1.5
 
 
 def test_an_empty_replay_draws_nothing():
-    replay = rp.init(make_spec(64))
+    replay = empty(64)
     assert not bool(rp.has_valid_start(replay))
     assert (np.asarray(draw(replay, jax.random.key(0), 16)) == -1).all()
     # Episodes truncated within the horizon never give a start.

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dr_q import replay as rp
-from tests.replay.logs import HORIZON, add_all, add_and_watch, make_spec, random_log, transitions
+from dr_q.replay.storage import init_storage
+from dr_q.spaces import SINGLE, ObsSpec
+from tests.replay.logs import HORIZON, add_all, add_and_watch, empty, random_log, transitions
 
 CAPACITY, LENGTH = 29, 70
 ends = st.lists(st.sampled_from(["", "", "", "", "terminated", "truncated", "both"]), min_size=LENGTH, max_size=LENGTH)
@@ -61,7 +63,7 @@ def log_of(flags: list[str]) -> rp.Transition:
 @given(flags=ends)
 def test_valid_windows_never_cross_a_truncation_or_the_cursor(history, flags):
     ring = PlainRing(CAPACITY, history)
-    _, (valid, cursor, probability) = add_and_watch(rp.init(make_spec(CAPACITY, history)), log_of(flags))
+    _, (valid, cursor, probability) = add_and_watch(empty(CAPACITY, history), log_of(flags))
     for t, flag in enumerate(flags):
         ring.add(flag)
         expected = [ring.valid(slot) for slot in range(CAPACITY)]
@@ -74,15 +76,15 @@ def test_valid_windows_never_cross_a_truncation_or_the_cursor(history, flags):
 @settings(max_examples=30)
 @given(flags=ends)
 def test_windows_hold_what_was_added(history, flags):
-    replay = add_all(rp.init(make_spec(CAPACITY, history)), log_of(flags))
+    replay = add_all(empty(CAPACITY, history), log_of(flags))
     ring = PlainRing(CAPACITY, history)
     numbers = {}  # (episode, step) -> transition number
     for number, flag in enumerate(flags):
         numbers[ring.episode, ring.step] = number
         ring.add(flag)
     slots = jnp.arange(CAPACITY)
-    window = rp.sample_subtrajectory(replay, slots, HORIZON)
-    n_step = rp.sample_n_step(replay, slots, 3)
+    window = rp.sample_subtrajectory(replay.storage, slots, HORIZON)
+    n_step = rp.sample_n_step(replay.storage, slots, 3)
 
     def obs(episode: int, step: int) -> float:
         return numbers[episode, step] if (episode, step) in numbers else numbers[episode, step - 1] + 0.5
@@ -100,38 +102,37 @@ def test_windows_hold_what_was_added(history, flags):
             assert float(window.action[t, slot, 0]) == float(window.reward[t, slot]) == number
             for k in (0, 1):  # the state, and D8: the true next state
                 stack = [obs(episode, max(step + t + k - back, 0)) for back in range(history - 1, -1, -1)]
-                np.testing.assert_array_equal(window.obs[t + k, slot], stack)
+                np.testing.assert_array_equal(window.obs[SINGLE][t + k, slot], stack)
             assert float(window.not_done[t, slot]) == (there[2] != "terminated")
             if there[2] == "terminated":
                 break
-        np.testing.assert_array_equal(n_step.obs[slot], window.obs[0, slot])
+        np.testing.assert_array_equal(n_step.obs[SINGLE][slot], window.obs[SINGLE][0, slot])
         np.testing.assert_array_equal(n_step.reward[:, slot], window.reward[:3, slot])
         if np.asarray(window.not_done[:3, slot]).all():
-            np.testing.assert_array_equal(n_step.next_obs[slot], window.obs[3, slot])
+            np.testing.assert_array_equal(n_step.next_obs[SINGLE][slot], window.obs[SINGLE][3, slot])
 
 
 def test_d3_terminated_and_truncated_at_once_counts_as_terminated():
-    both = add_all(rp.init(make_spec(CAPACITY)), log_of(["", "", "", "both"]))
-    only = add_all(rp.init(make_spec(CAPACITY)), log_of(["", "", "", "terminated"]))
-    np.testing.assert_array_equal(both.valid, only.valid)
-    assert int(jnp.sum(both.valid)) == 4
-    assert float(both.not_done[3]) == 0
+    both = add_all(empty(CAPACITY), log_of(["", "", "", "both"]))
+    only = add_all(empty(CAPACITY), log_of(["", "", "", "terminated"]))
+    np.testing.assert_array_equal(both.storage.valid, only.storage.valid)
+    assert int(jnp.sum(both.storage.valid)) == 4
+    assert float(both.storage.not_done[3]) == 0
 
 
 def test_d8_the_next_state_of_a_terminal_step_is_the_true_final_observation():
-    replay = add_all(rp.init(make_spec(CAPACITY)), log_of(["", "", "terminated", "", ""]))
-    window = rp.sample_subtrajectory(replay, jnp.asarray([0]), HORIZON)
-    np.testing.assert_array_equal(window.obs[:4, 0, 0], [0.0, 1.0, 2.0, 2.5])
+    replay = add_all(empty(CAPACITY), log_of(["", "", "terminated", "", ""]))
+    window = rp.sample_subtrajectory(replay.storage, jnp.asarray([0]), HORIZON)
+    np.testing.assert_array_equal(window.obs[SINGLE][:4, 0, 0], [0.0, 1.0, 2.0, 2.5])
 
 
 def test_each_observation_is_stored_once_and_frames_as_bytes():
-    spec = rp.ReplaySpec(100, (3, 84, 84), 2, True, 3, HORIZON, 1e-4, 0.1)
-    replay = rp.init(spec)
-    assert replay.obs is not None
-    assert replay.obs.shape == (100, 3, 84, 84)
-    assert replay.obs.dtype == jnp.uint8
-    others = sum(x.nbytes for x in (replay.action, replay.reward, replay.not_done, replay.frames_before))
-    assert others == 100 * (2 * 4 + 4 + 4 + 1)
+    storage = init_storage(rp.StorageSpec(100, ObsSpec.image(3, 84, 84, stack=3), 2, HORIZON))
+    assert storage.obs is not None
+    assert storage.obs[SINGLE].shape == (100, 3, 84, 84)
+    assert storage.obs[SINGLE].dtype == jnp.uint8
+    fields = (storage.action, storage.reward, storage.not_done, storage.frames_before, storage.is_transition)
+    assert sum(x.nbytes for x in fields) == 100 * (2 * 4 + 4 + 4 + 1 + 1)
 
 
 @pytest.mark.parametrize(
@@ -145,23 +146,23 @@ def test_memory_is_for_what_the_run_can_fill(steps, capacity, shortest, slots):
 def test_slots_to_fill_are_enough():
     log = random_log(300, seed=3, end=0.4)
     slots = rp.slots_to_fill(300, 1_000_000)
-    replay = add_all(rp.init(make_spec(slots)), log)
-    assert int(replay.size) <= slots
-    assert float(replay.reward[0]) == 0.0  # nothing has been overwritten
-    assert float(replay.obs[0, 0]) == 0.0
+    replay = add_all(empty(slots), log)
+    assert int(replay.storage.size) <= slots
+    assert float(replay.storage.reward[0]) == 0.0  # nothing has been overwritten
+    assert float(replay.storage.obs[SINGLE][0, 0]) == 0.0
 
 
 def test_too_small_a_ring_is_refused():
     with pytest.raises(ValueError, match=r"replay capacity 10 is too small .* use at least 14"):
-        make_spec(10)
+        empty(10)
 
 
 def test_mean_abs_reward_counts_transitions_only():
     log = random_log(200, seed=1)
     log = log._replace(reward=log.reward - 100)
-    replay = add_all(rp.init(make_spec(64)), log)
-    is_transition = np.asarray(replay.priority).reshape(-1)[:64] > 0
-    held = np.asarray(replay.reward)[is_transition]
+    replay = add_all(empty(64), log)
+    is_transition = np.asarray(replay.sampling.priority).reshape(-1)[:64] > 0
+    held = np.asarray(replay.storage.reward)[is_transition]
     newest_first = np.asarray(log.reward)[::-1][: len(held)]
     np.testing.assert_array_equal(np.sort(held), np.sort(newest_first))
-    np.testing.assert_allclose(rp.mean_abs_reward(replay), np.abs(held).mean(), rtol=1e-6)
+    np.testing.assert_allclose(rp.mean_abs_reward(replay.storage), np.abs(held).mean(), rtol=1e-6)

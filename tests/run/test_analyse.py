@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dr_q.run import seeds as axis
 
 import dr_q
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.cli import main
 from dr_q.config import preset
+from dr_q.diagnostics import analyse
 from dr_q.equations import faded_probability, infonce, lap_priority
 from dr_q.report.analyses import Information, Measure, Origin
-from dr_q.diagnostics import analyse
-from dr_q.run import seeds as axis
 from tests.run import tiny
 
 

@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save_file
 import dr_q
 from dr_q.cli import main
 from dr_q.envs import humanoid_bench, make_env
-from dr_q.training.display import versions
-from dr_q.run_folder.source import source_digest
 from dr_q.policies.watch import _encoder, evaluate_policy, frame_schedule, record_video
+from dr_q.run_folder.source import source_digest
+from dr_q.training.display import versions
 from tests.envs import toys
 from tests.run import tiny
 

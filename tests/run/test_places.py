@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dr_q.run import seeds as axis
 
 import dr_q
 from dr_q import agent as drq
@@ -17,7 +18,6 @@ from dr_q.cli import main
 from dr_q.config import preset
 from dr_q.envs import Transitions, make_env
 from dr_q.kit import ConfigError
-from dr_q.run import seeds as axis
 from dr_q.training.plan import GIB, Memory, main_memory, make_plan
 from dr_q.training.settings import make_settings
 from tests.envs import toys

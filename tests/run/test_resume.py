@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dr_q.run import arrays, loop
+from dr_q.run import seeds as axis
 
 import dr_q
 from dr_q import agent as drq
@@ -21,8 +23,6 @@ from dr_q import replay as rp
 from dr_q.cli import main
 from dr_q.config import preset
 from dr_q.envs import Transitions
-from dr_q.run import arrays, loop
-from dr_q.run import seeds as axis
 from dr_q.run_folder.checkpoints import Checkpoints, Saved
 from dr_q.run_folder.lock import alone_in
 from dr_q.training.display import RunFiles

@@ -4,9 +4,9 @@ import csv
 
 import numpy as np
 import pytest
+from dr_q.run import seeds as axis
 
 import dr_q
-from dr_q.run import seeds as axis
 from tests.envs import toys
 from tests.run import tiny
 

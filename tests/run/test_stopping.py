@@ -13,13 +13,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from dr_q.run import arrays, doctor, evaluate, export, loop
 from safetensors import SafetensorError
 from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] - made at import
 
 import dr_q
 from dr_q.cli import main
 from dr_q.kit import TrainingError
-from dr_q.run import arrays, doctor, evaluate, export, loop
 from dr_q.training.display import Boards
 from dr_q.training.settings import make_settings
 from dr_q.training.signals import Signals

@@ -1,6 +1,6 @@
 """What a sampling scheme is."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -10,6 +10,7 @@ State = Any
 """A sampler's own arrays, a pytree; what the storage holds (ages, valid starts) is read from there."""
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """A sampling scheme for one seed: a hashable value whose methods are pure functions."""
 
