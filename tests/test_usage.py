@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -126,7 +127,7 @@ def test_an_old_name_is_the_setting_everywhere(name, old, tmp_path, monkeypatch)
         raise InterruptedError  # seen enough
 
     monkeypatch.setattr("dr_q.run.api.run_loop", begin)
-    value = 7 if name == "keep_checkpoints" else 7.0
+    value: Any = 7 if name == "keep_checkpoints" else 7.0
     for used in (name, old):
         with pytest.raises(InterruptedError):
             dr_q.train("gym/Hopper-v4", out=tmp_path / "run", **{used: value})
