@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "cli": {*BASE, "agent", "paper", "envs", "report", "run", "sweep"},
 }
 JAX = {"jax", "equinox", "optax"}
-FORBIDDEN_LIBRARIES = dict.fromkeys(("kit", "config", "spaces", "envs", "report"), JAX)
+FORBIDDEN_LIBRARIES: dict[str, set[str]] = dict.fromkeys(("kit", "config", "spaces", "envs", "report"), JAX)
 
 
 def part_of(path: Path) -> str:

@@ -2,18 +2,21 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dr_q
 from dr_q.cli import COMMANDS, main
 from dr_q.cli.help import help_text
 from dr_q.cli.options import argument, option, options_of, options_of_command
+from dr_q.cli.output import refusals
 from dr_q.cli.parse import Group, Help, parse, parse_command
 from dr_q.cli.training import Train
-from dr_q.config import Config, base_kind
-from dr_q.kit import ConfigError
+from dr_q.config import Config, base_kind, settings_of
+from dr_q.kit import ConfigError, MissingPackageError
 from dr_q.training.settings import Execution, Settings
 
 
@@ -109,13 +112,58 @@ def test_every_spelling_gives_the_setting():
     assert (sweep.schedule, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
 
 
-def test_old_names_in_python_and_in_run_files():
-    settings = Settings("gym/Hopper-v4", "dr.q", Config())
-    assert settings.keep_checkpoints == 2
+ALIASES = [
+    (name, old) for kind in (Settings, Execution) for name, (_, s) in settings_of(kind).items() for old in s.aliases
+]
+
+
+@pytest.mark.parametrize(("name", "old"), ALIASES)
+def test_an_old_name_is_the_setting_everywhere(name, old, tmp_path, monkeypatch):
+    """On the command line, in Python, and in a run's file."""
+    seen = []
+
+    def begin(settings, _, options):
+        seen.append((settings, options))
+        raise InterruptedError  # seen enough
+
+    monkeypatch.setattr("dr_q.training.api.run_loop", begin)
+    value: Any = 7 if name == "keep_checkpoints" else 7.0
+    for used in (name, old):
+        with pytest.raises(InterruptedError):
+            dr_q.train("gym/Hopper-v4", out=tmp_path / "run", **{used: value})
+        command = parse_command(Train, [f"--{used.replace('_', '-')}", "7"], "dr-q train")
+        assert {**command.run_settings, **command.execution} == {name: 7}
+    assert seen[0] == seen[1]
+    assert seen[0][0].keep_checkpoints == 7 or seen[0][1].stop_after == 7
+    with pytest.raises(ConfigError, match=f"{name} is given twice"):
+        dr_q.train("gym/Hopper-v4", **{name: value, old: value})
+
+
+def test_runs_of_earlier_versions_are_read():
+    settings = Settings("gym/Hopper-v4", "dr.q", Config(), keep_checkpoints=9)
     record = settings.to_json()
-    old = {("keep" if name == "keep_checkpoints" else name): value for name, value in record.items()}
-    assert Settings.from_json({**old, "keep": 9}).keep_checkpoints == 9
-    assert Settings.from_json(record) == settings
+    earlier = {"keep" if name == "keep_checkpoints" else name: value for name, value in record.items()}
+    assert Settings.from_json(earlier) == Settings.from_json(record) == settings
+
+
+@pytest.mark.parametrize(("kind", "code"), [("ConfigError", 2), ("MissingPackageError", 2), ("ToolError", 1)])
+def test_the_exit_code_is_the_errors(kind, code, monkeypatch, capsys):
+    def fails(_: object) -> int:
+        raise getattr(dr_q, kind)("what happened,\n  and what to do")
+
+    monkeypatch.setattr("dr_q.cli.Version.run", fails)
+    assert main(["version"]) == code
+    assert capsys.readouterr().err == "dr-q: what happened, and what to do\n"
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it():
+    with (
+        pytest.raises(MissingPackageError, match=r"a plot needs nowhere, .*: pip install 'dr-q\[plot\]'"),
+        refusals("a plot", "plot"),
+    ):
+        import nowhere  # noqa: F401  # pyright: ignore
+    with pytest.raises(dr_q.DamagedFileError), refusals("a plot", "plot"):  # a ValueError that has its kind
+        raise dr_q.DamagedFileError("half")
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -158,13 +158,10 @@ def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
         ConfigError: If a setting was given by both names.
     """
     renamed = {old: name for kind in kinds for name, (_, s) in settings_of(kind).items() for old in s.aliases}
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        today = renamed.get(name, name)
-        if today in found:
-            raise ConfigError(f"{spelled(today)} is given twice: the other name, {spelled(name)}, is an old one for it")
-        found[today] = value
-    return found
+    for old, name in renamed.items():
+        if old in given and name in given:
+            raise ConfigError(f"{spelled(name)} is given twice: {spelled(old)} is an old name for it")
+    return {renamed.get(name, name): value for name, value in given.items()}
 
 
 _LARGEST_BIN = 80.0

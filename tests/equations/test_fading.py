@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dr_q.equations import fade_weight, floor_age, lap_priority
+from dr_q.equations import fade_weight, floor_age, lap_priority, td_error
 from dr_q.equations.fading import NEVER
 
 
@@ -25,5 +25,5 @@ def test_floor_age_at_the_ends(decay, floor, age):
 def test_lap_priority_takes_the_larger_error_and_a_minimum():
     q = jnp.asarray([[0.0, 5.0], [1.0, 1.2]])
     target = jnp.asarray([1.0, 1.0])
-    np.testing.assert_allclose(lap_priority(q, target, 1.0, 0.4), [4.0**0.4, 1.0], rtol=1e-6)
-    np.testing.assert_array_equal(lap_priority(q, target, 1.0, 0.0), [1.0, 1.0])
+    np.testing.assert_allclose(lap_priority(td_error(q, target), 1.0, 0.4), [4.0**0.4, 1.0], rtol=1e-6)
+    np.testing.assert_array_equal(lap_priority(td_error(q, target), 1.0, 0.0), [1.0, 1.0])

@@ -72,6 +72,9 @@ def test_without_ray_the_command_says_so(tmp_path, monkeypatch, capsys):
 def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
     write_spec(CHEETAH, tmp_path / "sweep", 3)
     assert check_folder(CHEETAH, tmp_path / "sweep") == {"spec": CHEETAH.to_json(), "cpu_threads": 3}
+    earlier = (tmp_path / "sweep" / "sweep.json").read_text().replace('"keep_checkpoints"', '"keep"')
+    (tmp_path / "sweep" / "sweep.json").write_text(earlier)
+    assert check_folder(CHEETAH, tmp_path / "sweep"), "a sweep of an earlier version is continued"
     other = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 5)
     with pytest.raises(ConfigError, match="holds another sweep: seeds 10, got 5; give the same to go on"):
         check_folder(other, tmp_path / "sweep")
@@ -132,7 +135,7 @@ def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
     settings = spec.settings("dmc/cheetah-run", "dr.q")
     assert {name: getattr(settings, name) for name in SCHEDULE} == given
     line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
-    assert "--eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep 14" in line
+    assert "--eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
 
 
 def test_progress_comes_from_the_folder(tmp_path):

@@ -22,7 +22,7 @@ def help_text(asked: Help) -> str:
 
 
 def _of_group(group: Group, called: str) -> str:
-    rows = [(name, one.help if isinstance(one, Group) else _doc(one)) for name, one in group.commands.items()]
+    rows = [(name, _summary(one)) for name, one in group.commands.items()]
     tail = f"{called} COMMAND --help explains a command and lists its options."
     return "\n\n".join((f"usage: {called} COMMAND ...", _wrapped(group.help), _section("Commands", rows), tail))
 
@@ -62,6 +62,13 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     return " ".join(map(as_text, value)) if isinstance(value, tuple) else str(value)
+
+
+def _summary(command: type | Group) -> str:
+    """What a command does, in the list of commands."""
+    if isinstance(command, Group):
+        return f"{command.help} Commands: {', '.join(command.commands)}."
+    return _doc(command)
 
 
 def _doc(command: type) -> str:

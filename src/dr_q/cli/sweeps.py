@@ -52,8 +52,7 @@ class _Jobs:
 
     def asked(self) -> dict[str, Any]:
         """What decides the runs."""
-        named = {"keep" if name == "keep_checkpoints" else name: self.schedule.get(name) for name in _SCHEDULE}
-        return {**named, "changes": self.algorithm}
+        return {**{name: self.schedule.get(name) for name in _SCHEDULE}, "changes": self.algorithm}
 
     def options(self) -> "SweepOptions":
         """Where they run."""

@@ -112,7 +112,8 @@ class Information(NamedTuple):
         seeds = sorted({m.seed for m in self.measures})
         begin = f"{self.origin.name} ({self.origin.task}, {self.origin.preset}): "
         if len(steps) < 2:
-            return f"{begin}one checkpoint, at {steps[0]:,} steps: nothing can be said of a change; keep more: --keep"
+            more = "keep more with --keep-checkpoints"
+            return f"{begin}one checkpoint, at {steps[0]:,} steps: nothing can be said of a change; {more}"
         gap = mean([found[steps[-1], seed] - found[steps[0], seed] for seed in seeds])
         change = f"the information bound changes by {gap.value:+.3f} nats"
         if not math.isnan(gap.low):

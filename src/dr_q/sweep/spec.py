@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dr_q.config import PRESETS, preset
+from dr_q.config import PRESETS, current_names, preset
 from dr_q.envs import canonical, make_env, suite_tasks, suites
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
 from dr_q.paper import paper_tasks
@@ -23,7 +23,7 @@ RESULTS_FILE = "results.csv"
 LOCK_FILE = "sweep.lock"
 
 
-SCHEDULE = ("eval_every", "eval_episodes", "checkpoint_every", "keep")
+SCHEDULE = ("eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
 """What a sweep may set of a run's `Settings`, beside its steps."""
 
 
@@ -41,7 +41,7 @@ class SweepSpec:
     eval_every: int | None = None
     eval_episodes: int | None = None
     checkpoint_every: int | None = None
-    keep: int | None = None
+    keep_checkpoints: int | None = None
     """Checkpoints of each run; None is a run's own default, as above."""
     noise_dims: int = 0
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -159,8 +159,8 @@ def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(file.read_text())
-        was = record["spec"]
-    except (ValueError, KeyError, TypeError):
+        was = current_names(record["spec"], Settings)  # a sweep of an earlier version has old names
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
     for name, value in spec.to_json().items():
         if was.get(name) != value:
