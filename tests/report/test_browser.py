@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dr_q.report import build_report, write_report
-from dr_q.report.tables import number
+from dr_q.report.numbers import number
 from tests.report.browser import browser, needs_chromium, opened
 from tests.report.synthetic import synthetic_results
 

@@ -33,6 +33,25 @@ def test_final_scores_are_at_the_last_step_that_every_seed_has():
     assert st.final_scores(rows, at=6)[1] == {"dmc/walker-run": 5}
 
 
+def test_a_mean_curve_has_the_steps_of_all_seeds():
+    rows = results("a", {"t": [10.0, 20.0, 30.0]}, (0, 5, 9))
+    rows.append(Result("t", "a", 0, 20, 99.0, {}))  # the other seeds are not there yet
+    found = st.mean_curve(st.by_seed(rows))
+    assert (found.steps, found.seeds) == ([0, 5, 9], 3)
+    assert [value.value for value in found.values] == [2, 12, 20]
+    assert found.values[-1] == st.mean([10.0, 20.0, 30.0])
+    assert st.mean_curve({}) == ([], [], 0)
+    assert st.mean_curve({0: {1: 2.0}, 1: {2: 2.0}}) == ([], [], 2)
+
+
+def test_intervals_of_samples_are_those_of_their_seeds():
+    a, b = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0]
+    assert st.sample_mean(st.sample(a)) == pytest.approx(st.mean(a))
+    assert st.sample_difference(st.sample(a), st.sample(b)) == pytest.approx(st.difference(a, b))
+    assert np.isnan(st.sample_mean(st.sample(a[:2])).low)
+    assert np.isnan(st.sample(a[:1]).deviation)
+
+
 def test_welch_interval_is_that_of_the_textbook():
     a, b = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0]
     estimate = st.difference(a, b)

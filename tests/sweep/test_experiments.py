@@ -18,7 +18,7 @@ from dr_q.envs import suite_tasks
 from dr_q.paper import paper_tasks
 from dr_q.report import Result, write_results
 from dr_q.report.analyses import AgeBucket, Origin, Priorities
-from dr_q.report.claims import Claim, claims_on, curve, judge, judge_published
+from dr_q.report.claims import Claim, claims_on, judge, judge_published
 from dr_q.sweep import experiments
 from tests.run import tiny
 
@@ -120,13 +120,6 @@ def test_claims_that_name_a_task_go_before_general_ones():
     noise = experiments.find("noise").claims
     assert [claim.kind for claim in claims_on("dmc/hopper-stand", noise)] == ["above", "little"]
     assert [claim.second for claim in claims_on("dmc/walker-run", noise)] == ["mr.q+noise50"]
-
-
-def test_a_curve_has_the_steps_of_all_seeds():
-    some = [*results({"dr.q": [10, 20, 30]}, steps=10), Result(TASK, "dr.q", 0, 99, 5.0, {})]
-    steps, values = curve(some)
-    assert steps == [0, 5, 10]
-    assert [value.value for value in values] == [0, 10, 20]
 
 
 def test_the_noise_study_ends_in_a_figure_and_a_sentence_for_each_task(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from dr_q.report.numbers import with_interval
 from dr_q.report.results import Changes, Result, labelled_runs
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
@@ -18,6 +19,7 @@ from dr_q.report.statistics import (
     normalised,
     overall,
 )
+from dr_q.report.verdicts import DifferenceVerdict, interval_verdict
 
 
 class TaskComparison(NamedTuple):
@@ -39,9 +41,9 @@ class TaskComparison(NamedTuple):
     """Corrected for the number of tasks."""
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> DifferenceVerdict:
         """What its interval says."""
-        return _verdict(self.difference)
+        return interval_verdict(self.difference)
 
 
 class Comparison(NamedTuple):
@@ -64,10 +66,11 @@ class Comparison(NamedTuple):
             chance = ""
             if not math.isnan(self.difference.low):
                 chance = f", and a run of {first} is better than one of {second} with probability "
-                chance += _plain(self.improvement)
+                chance += with_interval(self.improvement, ".2f")
             said.append(
-                f"Over {known} task{'s' if known > 1 else ''}, {first} minus {second} is {_signed(self.difference)} in "
-                f"normalised score{chance}: {_conclusion(self.difference, first, second)}."
+                f"Over {known} task{'s' if known > 1 else ''}, {first} minus {second} is "
+                f"{with_interval(self.difference, '+.3f')} in normalised score{chance}: "
+                f"{_conclusion(self.difference, first, second)}."
             )
         clear = [task for task in self.tasks if task.verdict in ("above", "below")]
         unclear = [task for task in self.tasks if task.verdict == "no difference seen"]
@@ -151,33 +154,13 @@ def _paper_tasks_in(rows: list[TaskComparison]) -> int:
     return len(normalised({row.task: {0: 0.0} for row in rows}))
 
 
-def _verdict(gap: Estimate) -> str:
-    if math.isnan(gap.low):
-        return "too few seeds"
-    if gap.low > 0:
-        return "above"
-    return "below" if gap.high < 0 else "no difference seen"
-
-
 def _conclusion(gap: Estimate, first: str, second: str) -> str:
     return {
         "above": f"{first} is better on average over these tasks",
         "below": f"{second} is better on average over these tasks",
         "no difference seen": "which of them is better on average is not settled",
         "too few seeds": f"with fewer than {FEWEST_SEEDS} seeds a side, no interval can be given",
-    }[_verdict(gap)]
-
-
-def _signed(estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return f"{estimate.value:+.3f}"
-    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
-
-
-def _plain(estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    }[interval_verdict(gap)]
 
 
 def other_differences(sources: tuple[str, str], tasks: Collection[str], changes: Changes) -> list[str]:

@@ -12,9 +12,13 @@ from typing import Any
 
 from dr_q import __version__
 from dr_q.paper import Published
-from dr_q.report.content import VERDICT_SEEDS, Cell, Report, Row, Table, Verdict
+from dr_q.report.model import Report
+from dr_q.report.numbers import significant
+from dr_q.report.series import series_of
 from dr_q.report.statistics import CONFIDENCE, FEWEST_SEEDS, REPETITIONS, Estimate
-from dr_q.report.tables import significant
+from dr_q.report.tables import Cell, Row, Table, VerdictCell, tables_of
+from dr_q.report.verdicts import PUBLISHED_SEEDS
+from dr_q.report.wording import SUITE_TITLES, facts, findings, warnings
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
@@ -51,16 +55,16 @@ def data(report: Report) -> dict[str, Any]:
     """The report as JSON takes it."""
     return {
         "version": __version__,
-        "facts": report.facts,
-        "findings": report.findings,
-        "warnings": report.warnings,
-        "suites": [{"name": name, "title": title} for name, title in report.suites],
-        "series": [series._asdict() for series in report.series],
+        "facts": facts(report),
+        "findings": findings(report),
+        "warnings": warnings(report),
+        "suites": [{"name": name, "title": SUITE_TITLES[name]} for name in report.suites],
+        "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
         "confidence": CONFIDENCE,
         "repetitions": REPETITIONS,
         "fewestSeeds": FEWEST_SEEDS,
-        "verdictSeeds": VERDICT_SEEDS,
+        "verdictSeeds": PUBLISHED_SEEDS,
         "tasks": [
             {**task._asdict(), "published": {name: _triple(cell) for name, cell in task.published.items()}}
             for task in report.tasks
@@ -76,7 +80,7 @@ def data(report: Report) -> dict[str, Any]:
             }
             for found in report.profiles
         ],
-        "tables": {table.name: _table(table) for table in report.tables},
+        "tables": {table.name: _table(table) for table in tables_of(report)},
     }
 
 
@@ -94,7 +98,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _cell(cell: Cell) -> Any:
-    if isinstance(cell, Verdict):
+    if isinstance(cell, VerdictCell):
         return {"verdict": cell.what, "why": cell.why}
     if isinstance(cell, Estimate | Published):
         return {"value": _triple(cell), "printed": isinstance(cell, Published)}
