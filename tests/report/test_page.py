@@ -15,7 +15,7 @@ from dr_q.cli import main
 from dr_q.paper import SUITES, Published, paper_tasks, published_aggregates, published_score
 from dr_q.report import Result, build_report, read_results, write_report, write_results
 from dr_q.report.figures import comparison_figure
-from dr_q.report.html import data, page
+from dr_q.report.html import SCRIPT, data, page
 from dr_q.report.numbers import number, with_interval
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import COLOURS, DASHES, MARKERS
@@ -251,11 +251,24 @@ def test_latex_compiles(small, tmp_path):
     assert (tmp_path / "report" / "tables" / "tables.pdf").stat().st_size > 10_000
 
 
+def test_every_part_of_the_script_is_on_the_page_once_and_says_what_it_is(small):
+    from importlib.resources import files
+
+    parts = {path.name: path.read_text() for path in (files("dr_q.report") / "page" / "js").iterdir()}
+    assert sorted(parts) == sorted(SCRIPT)
+    text = page(small)
+    places = [text.index(parts[name]) for name in SCRIPT]
+    assert places == sorted(places)
+    for name in SCRIPT:
+        assert parts[name].startswith("// "), name
+        assert text.count(parts[name]) == 1, name
+
+
 def test_styles_are_the_same_everywhere_and_differ_without_colour():
     from importlib.resources import files
 
     folder = files("dr_q.report") / "page"
-    assert f"const DASHES = {json.dumps(list(DASHES))};" in (folder / "page.js").read_text()
+    assert f"const DASHES = {json.dumps(list(DASHES))};" in (folder / "js" / "data.js").read_text()
     style = (folder / "page.css").read_text()
     for i, colour in enumerate(COLOURS):
         assert f"--s{i}: {colour};" in style

@@ -22,12 +22,28 @@ from dr_q.report.wording import SUITE_TITLES, facts, findings, warnings
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
+SCRIPT = (
+    "data.js",
+    "elements.js",
+    "numbers.js",
+    "state.js",
+    "tooltip.js",
+    "charts.js",
+    "plots.js",
+    "tables.js",
+    "sections.js",
+    "filters.js",
+    "window.js",
+    "main.js",
+)
+"""The parts of the page's script in page/js, in the order in which they run."""
 
 
 def page(report: Report) -> str:
     """The whole page."""
     folder = importlib.resources.files("dr_q.report") / "page"
-    template, style, script = ((folder / f"page.{kind}").read_text() for kind in ("html", "css", "js"))
+    template, style = ((folder / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css"))
+    script = _script()
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -82,6 +98,13 @@ def data(report: Report) -> dict[str, Any]:
         ],
         "tables": {table.name: _table(table) for table in tables_of(report)},
     }
+
+
+def _script() -> str:
+    """All parts in one function, so that they share their names with each other and with nothing else."""
+    folder = importlib.resources.files("dr_q.report") / "page" / "js"
+    parts = ((folder / name).read_text(encoding="utf-8") for name in SCRIPT)
+    return "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
 
 
 def _table(table: Table) -> dict[str, Any]:
