@@ -56,7 +56,11 @@ def claims_on(task: str, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def judge(results: Iterable[Result], claim: Claim, task: str, budget: int) -> Judgement:
-    """By Welch's interval of the difference, at the last step that all seeds have; the paper's is at `budget`."""
+    """Whether results show one claim on one task, at the last step that all seeds have; the paper's is at `budget`.
+
+    It is judged by Welch's 95% interval of the difference. One claim on one task is a single test, so that it is not
+    corrected for a number of tasks, as the verdicts of `compare` and of a report are.
+    """
     mine = [[r for r in results if r.task == task and r.preset == name] for name in (claim.first, claim.second)]
     nothing = Estimate(math.nan, math.nan, math.nan)
     for name, side in zip((claim.first, claim.second), mine, strict=True):

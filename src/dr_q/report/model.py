@@ -19,7 +19,7 @@ from dr_q.paper import (
     published_aggregates,
     published_score,
 )
-from dr_q.report.compare import Comparison, compare
+from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
 from dr_q.report.results import Result, RunRecord, run_timing
 from dr_q.report.statistics import (
     Estimate,
@@ -144,7 +144,7 @@ class PresetComparison(NamedTuple):
     suite: str
     preset: str
     pair: Comparison
-    """The preset minus the base."""
+    """The preset minus the base. p-values are Holm-corrected for the tasks of all suites."""
 
 
 class RunSummary(NamedTuple):
@@ -481,7 +481,19 @@ def _comparisons(suites: list[str], presets: list[str], base: str, results: list
             except ValueError:  # no task in common
                 continue
             found.append(PresetComparison(suite, preset, pair))
-    return found
+    return _corrected_over_suites(found)
+
+
+def _corrected_over_suites(comparisons: list[PresetComparison]) -> list[PresetComparison]:
+    """p-values corrected for all tasks of a preset, as in `dr-q compare` with the base, and not for one suite's."""
+    corrected: dict[tuple[str, str], TaskComparison] = {}
+    for preset in dict.fromkeys(found.preset for found in comparisons):
+        rows = [row for found in comparisons if found.preset == preset for row in found.pair.tasks]
+        corrected |= {(preset, row.task): row for row in holm_corrected(rows)}
+    return [
+        found._replace(pair=found.pair._replace(tasks=[corrected[found.preset, row.task] for row in found.pair.tasks]))
+        for found in comparisons
+    ]
 
 
 def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:

@@ -199,11 +199,15 @@ def difference_p(a: Iterable[float], b: Iterable[float]) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """p-values of several comparisons, corrected for their number by Holm's method; statsmodels is too large for it."""
-    order = np.argsort(chances)
-    factors = len(chances) - np.arange(len(chances))
-    corrected = np.empty(len(chances))
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * np.asarray(chances, float)[order]))
+    """p-values of several comparisons, corrected for their number by Holm's method.
+
+    nan, where no test was possible, stays nan and does not count. (statsmodels is too large for this.)
+    """
+    given = np.asarray(chances, float)
+    order = [int(i) for i in np.argsort(given) if not np.isnan(given[i])]
+    factors = len(order) - np.arange(len(order))
+    corrected = np.full(len(given), np.nan)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * given[order]))
     return corrected.tolist()
 
 

@@ -1,5 +1,6 @@
 """A report's tables, made from its numbers. What the page, CSV and LaTeX show is in them; nothing is read from them."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from dr_q.report.model import (
 from dr_q.report.numbers import count
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
-from dr_q.report.verdicts import PublishedVerdict
+from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
 from dr_q.report.wording import SUITE_TITLES, how_early, mean_label, setting_text, some, why
 
 
@@ -247,6 +248,7 @@ def ablation_table(report: Report) -> Table:
         Column("mean", "score"),
         Column(f"{report.base} mean", "score"),
         Column("difference", "signed"),
+        Column("p, Holm", "unit"),
         Column("says", "text"),
         Column("P(better)", "unit"),
     ]
@@ -254,11 +256,16 @@ def ablation_table(report: Report) -> Table:
     for suite, preset, pair in report.comparisons:
         for row in pair.tasks:
             seeds = f"{row.seeds[0]} and {row.seeds[1]}"
-            cells: list[Cell] = [row.task, preset, row.agent_steps, seeds, *row.means, row.difference, row.verdict]
-            rows.append(Row([*cells, row.improvement], suite, row.task, ours(preset)))
+            p = None if math.isnan(row.p_holm) else row.p_holm
+            cells: list[Cell] = [row.task, preset, row.agent_steps, seeds, *row.means, row.difference]
+            rows.append(Row([*cells, p, row.verdict, row.improvement], suite, row.task, ours(preset)))
     rows.sort(key=lambda row: task_order(row.task))
+    notes = [
+        f"Above and below: the difference is significant (p < {SIGNIFICANT:g}). p-values are Holm-corrected for the "
+        f"number of tasks on which a preset and {report.base} are compared."
+    ]
     missing = "Only one preset, or no task that two have: nothing to set side by side."
-    return Table("ablations", f"Presets beside {report.base}", columns, rows, [], [], missing)
+    return Table("ablations", f"Presets beside {report.base}", columns, rows, [], notes if rows else [], missing)
 
 
 def speed_table(report: Report) -> Table:

@@ -1,24 +1,41 @@
 """The rules by which a score or a difference is called above, below, inside, or nothing is said."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from dr_q.paper import Published
 from dr_q.report.statistics import Estimate
 
 PUBLISHED_SEEDS = 5
 """Under which a mean is not judged by the published interval."""
-DifferenceVerdict = Literal["above", "below", "no difference seen", "too few seeds"]
-DIFFERENCE_VERDICTS: tuple[DifferenceVerdict, ...] = ("above", "below", "no difference seen", "too few seeds")
+SIGNIFICANT = 0.05
+"""p-values below it, after Holm's correction, are called significant."""
+DifferenceVerdict = Literal["above", "below", "no significant difference", "too few seeds"]
+DIFFERENCE_VERDICTS: tuple[DifferenceVerdict, ...] = get_args(DifferenceVerdict)
+
+
+def difference_verdict(difference: float, p_holm: float) -> DifferenceVerdict:
+    """The rule for one of several differences: it is called only if significant after Holm's correction.
+
+    Args:
+        difference: of the two means.
+        p_holm: its p-value, Holm-corrected (`holm`) for the number of differences that are tested together: those on
+            all tasks that two sets have in common. nan: a side has too few seeds for a test.
+    """
+    if math.isnan(p_holm):
+        return "too few seeds"
+    if p_holm >= SIGNIFICANT:
+        return "no significant difference"
+    return "above" if difference > 0 else "below"
 
 
 def interval_verdict(difference: Estimate) -> DifferenceVerdict:
-    """What the 95% interval of a single difference says; nan: seeds were too few for one."""
+    """The rule for a single difference, such as a mean over all tasks: its 95% interval excludes 0, or does not."""
     if math.isnan(difference.low):
         return "too few seeds"
-    if difference.low > 0:
-        return "above"
-    return "below" if difference.high < 0 else "no difference seen"
+    if difference.low <= 0 <= difference.high:
+        return "no significant difference"
+    return "above" if difference.value > 0 else "below"
 
 
 class PublishedVerdict(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dr_q.paper import paper_tasks
+from dr_q.report.compare import holm_note
 from dr_q.report.model import OTHER, Final, Report, SuiteMeans, VerdictCounts, budget_shares
 from dr_q.report.numbers import count
 from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
@@ -37,13 +38,18 @@ def findings(report: Report) -> list[str]:
     """What the report found, a sentence for each preset and what it is compared with."""
     return [
         *(_counts(found, f"the published {found.compared_with}") for found in report.published_counts()),
-        *(_counts(found, found.compared_with) for found in report.difference_counts()),
+        *(_counts(found, found.compared_with) + _correction(found) for found in report.difference_counts()),
     ]
 
 
 def _counts(found: VerdictCounts, compared_with: str) -> str:
     parts = ", ".join(f"{amount} {what}" for what, amount in found.counts.items())
-    return f"{found.preset} beside {compared_with}, {count(found.tasks, 'task')}: {parts}."
+    return f"{found.preset} compared with {compared_with}, {count(found.tasks, 'task')}: {parts}."
+
+
+def _correction(found: VerdictCounts) -> str:
+    note = holm_note(found.tasks - found.counts.get("too few seeds", 0))
+    return f" {note[0].upper()}{note[1:]}." if note else ""
 
 
 def warnings(report: Report) -> list[str]:
