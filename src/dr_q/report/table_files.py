@@ -1,9 +1,9 @@
-"""A report's tables as CSV and as LaTeX."""
+"""Tables as files write them: CSV, LaTeX, Markdown."""
 
 import csv
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dr_q.paper import Published
 from dr_q.report.model import Report
@@ -125,6 +125,12 @@ def latex_main(names: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown; cells are written as they are."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 def escape(text: str) -> str:
     """Text for LaTeX; what its fonts have no letter for becomes a question mark."""
     plain = ("?" if sign not in _LETTERS and not (sign.isascii() and sign.isprintable()) else sign for sign in text)
@@ -192,4 +198,13 @@ def _latex_cell(column: Column, cell: Cell, stacked: bool) -> str:
     return escape(cell if isinstance(cell, str) else number(cell, column.kind))
 
 
-__all__ = ["csv_text", "curves_csv", "escape", "latex_main", "latex_pages", "latex_text", "profiles_csv"]
+__all__ = [
+    "csv_text",
+    "curves_csv",
+    "escape",
+    "latex_main",
+    "latex_pages",
+    "latex_text",
+    "markdown_table",
+    "profiles_csv",
+]
