@@ -51,7 +51,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_aggregates_of_early_scores_say_so(small):
-    """Print beside them is of the end of the budget."""
+    """Published ones are of the end of the budget."""
     early = [r for r in synthetic_results(SMALL, seeds=6, checkpoints=4) if r.agent_steps < 500_000]
     notes = table_of(build_report(early), "aggregates").notes
     assert notes[-1].startswith(f"Not at the paper's budget: 3 tasks ({', '.join(sorted(SMALL))}).")
@@ -110,7 +110,7 @@ def test_each_preset_is_judged_by_its_own_algorithm(small):
     for preset, algorithm in (("dr.q", "DR.Q"), ("mr.q", "MR.Q")):
         assert finals[preset].published == published_score("gym/Ant-v4", algorithm)
         assert finals[preset].verdict.what in ("inside", "above", "below")
-    assert finals["no-infonce"].published is None, "the paper prints no such score"
+    assert finals["no-infonce"].published is None, "the paper has no such score"
     rows = {row["preset"]: row for row in rows_of(csv_text(table_of(small, "finals"))) if row["task"] == "gym/Ant-v4"}
     assert rows["dr.q"]["verdict"] == finals["dr.q"].verdict.what
     assert rows["no-infonce"]["verdict"] == ""
@@ -184,7 +184,7 @@ def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):
         assert all(share.low <= share.value <= share.high for share in found.shares)
     alone = build_report(synthetic_results(SMALL[:1], {"dr.q": "DR.Q"}, seeds=5, checkpoints=1))
     assert not alone.comparisons
-    assert "The paper prints means, not runs" in table_of(alone, "improvement").missing
+    assert "which publishes means and no single runs" in table_of(alone, "improvement").missing
 
 
 def test_the_page_cannot_be_broken_by_names(small):

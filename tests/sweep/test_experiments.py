@@ -153,7 +153,7 @@ def test_a_table_of_the_paper_ends_in_its_aggregates_and_curves(tmp_path):
     found = experiments.conclude(planned, tmp_path)
     assert [path.name for path in found.pictures] == ["figure.png", "curves-dmc-hard.png"]
     assert all(
-        "the printed score is reached: not seen (ours is 1 [1, 1] at 500,000 steps" in s for s in found.sentences
+        "the published score is reached: not seen (ours is 1 [1, 1] at 500,000 steps" in s for s in found.sentences
     )
 
 

@@ -97,20 +97,20 @@ def _seen(claim: Claim, gap: Estimate, margin: float) -> tuple[Seen, str]:
 
 def judge_published(results: Iterable[Result], task: str, preset: str = "dr.q") -> Judgement:
     """Whether our mean is at least the published one's interval, at the paper's budget."""
-    says = "the printed score is reached"
+    says = "the published score is reached"
     mine = [r for r in results if r.task == task and r.preset == preset]
     known = paper_tasks().get(task)
     scores, steps = scores_in_budget(mine, known.agent_steps if known else None)
-    printed = published_score(task)
-    if task not in scores or printed is None or known is None:
-        why = "no results yet" if printed else "the paper prints no score of it"
+    published = published_score(task)
+    if task not in scores or published is None or known is None:
+        why = "no results yet" if published else "the paper has no score of it"
         return Judgement(task, says, "not decidable", why, 0, Estimate(math.nan, math.nan, math.nan))
     ours = mean(scores[task].values())
-    found = published_verdict(ours, len(scores[task]), steps[task], known.agent_steps, printed)
+    found = published_verdict(ours, len(scores[task]), steps[task], known.agent_steps, published)
     by_verdict: dict[str, Seen] = {"inside": "seen", "above": "seen", "below": "not seen"}
     seen = by_verdict.get(found.what, "not decidable")
-    gap = Estimate(*(x - printed.mean for x in ours))
-    own, theirs = with_interval(ours, ".4g"), with_interval(printed, ".4g")
+    gap = Estimate(*(x - published.mean for x in ours))
+    own, theirs = with_interval(ours, ".4g"), with_interval(published, ".4g")
     text = f"ours is {own} at {steps[task]:,} steps, the paper's {theirs} at {known.agent_steps:,}: {found.what}"
     return Judgement(task, says, seen, text, steps[task], gap)
 

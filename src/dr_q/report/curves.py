@@ -1,4 +1,4 @@
-"""Learning curves as a picture."""
+"""Learning curves as a figure."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MOST_COLUMNS = 4
 
 
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
-    """Mean return over seeds with its 95% interval, a panel for each task, the published score beside the runs.
+    """Mean return over seeds with its 95% interval, a panel for each task, and the published score.
 
     Runs without evaluations are left out; ValueError if no other is there.
     """
@@ -71,7 +71,7 @@ def _names(runs: list[RunRecord]) -> list[str]:
 
 
 def _published_lines(panel: Any, task: str, presets: list[str]) -> None:
-    """What the paper prints for the algorithms that the presets are; for DR.Q where they are none of them."""
+    """The published scores of the algorithms that the presets are; of DR.Q where they are none of them."""
     known = dict.fromkeys(name for preset in presets if (name := counterpart(preset)))
     for name in known or {"DR.Q": None}:
         score = published_score(task, name)

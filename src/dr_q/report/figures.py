@@ -1,4 +1,4 @@
-"""A report's pictures: the page's charts for print, told apart without colour."""
+"""A report's figures: the page's charts as PNG files, legible without colour. They are drawn from the model."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -79,7 +79,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
 
 
 def aggregate_figure(report: Report, path: Path) -> None:
-    """aggregates.png: for each suite mean, median and IQM, of runs and in print."""
+    """aggregates.png: for each suite mean, median and IQM, of our runs and published."""
     suites = [name for name in report.suites if any(found.suite == name for found in report.aggregates)]
     if not suites:
         return
@@ -100,9 +100,9 @@ def aggregate_figure(report: Report, path: Path) -> None:
 
 
 def comparison_figure(report: Report, path: Path) -> None:
-    """Our runs among all printed algorithms: the mean normalised score of each suite, best first.
+    """Our runs among all published algorithms: the mean normalised score of each suite, best first.
 
-    Where only some of a suite's tasks have runs, everyone's mean is that of these tasks; print has no interval for it.
+    Where only some of a suite's tasks have runs, everyone's mean is of these tasks; the paper has no interval for that.
     """
     shown = [found for suite in report.suites if (found := report.means_of(suite))]
     if not shown:
@@ -137,11 +137,11 @@ def comparison_figure(report: Report, path: Path) -> None:
         which = mean_label(found)
         title = f"{SUITE_TITLES[found.suite]}, {which[0].lower()}{which[1:]}"
         panel.set_title(title, fontsize=8, loc="left", pad=3)
-    save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, in print; 95% intervals"), path)
+    save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, published; 95% intervals"), path)
 
 
 def _titled(report: Report, title: str) -> str:
-    """With a warning where scores are early ones; those in print are of the end."""
+    """With a warning where scores are early ones; published ones are of the end."""
     early = how_early(report.finals)
     return f"{title} (early: {early})" if early else title
 
@@ -259,7 +259,7 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
     for series in series_of(report):
         if paper and not series.ours and series.counterpart:
             look = {**style(series.style), "linestyle": "-"}
-            label = f"{series.name} in print: mean at the end, 95% interval"
+            label = f"published {series.name}: mean at the end, 95% interval"
             handles.append(
                 Line2D([], [], linewidth=2.6, alpha=0.75, markersize=5, markeredgecolor="white", label=label, **look)
             )

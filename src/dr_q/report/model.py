@@ -272,7 +272,7 @@ def build_report(
         results: evaluations, of any tasks and presets.
         labelled: the runs that they are from, each with what its results are listed under (`labelled_runs`).
         defaults: what a run's settings would be by its preset alone.
-        say: told what is being computed.
+        say: called with a line for each part that is computed.
         base: the preset that others are compared with; by default dr.q, or the first where that is not among them.
 
     Raises:

@@ -163,7 +163,7 @@ def _group_header(columns: list[Column]) -> list[str]:
             spans[-1][1] += 1
         else:
             spans.append([column.group, 1])
-    names = {"ours": "this report", "paper": "in print"}
+    names = {"ours": "this report", "paper": "published"}
     cells, rules, at = [], [], 1
     for group, width in spans:
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{names.get(group, '')}}}")
@@ -187,7 +187,7 @@ def _latex_cell(column: Column, cell: Cell, stacked: bool) -> str:
     if isinstance(cell, VerdictCell):
         return escape(cell.what)
     if isinstance(cell, Estimate | Published):
-        # What is in print is repeated as it stands.
+        # Published scores are repeated digit by digit.
         as_printed = isinstance(cell, Published) and column.kind == "score"
         shown = [(f"{x:g}" if as_printed else number(x, column.kind)).replace("-", "$-$") for x in cell]
         if math.isnan(cell[1]):

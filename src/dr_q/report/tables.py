@@ -111,14 +111,14 @@ def score_table(report: Report, suite: str) -> Table:
     footer = []
     if suite != OTHER:
         notes += [f"{task.name}: {task.note}." for task in tasks_of(suite) if task.note]
-        notes += [f"In print: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
+        notes += [f"In the paper: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
         footer = _footer(report, suite, columns)
     early = how_early(here)
     if early:
-        arrive = "what is in print says where they should arrive, not how they compare."
-        notes.insert(0, f"{early[0].upper()}{early[1:]}; {arrive}")
+        arrive = "Published scores are of the end: they show where our runs should arrive, not how they compare."
+        notes.insert(0, f"{early[0].upper()}{early[1:]}. {arrive}")
     title = f"{SUITE_TITLES[suite]}: {'' if early else 'final '}scores"
-    title += ("" if suite == OTHER else " beside the paper's") + (f" ({early})" if early else "")
+    title += ("" if suite == OTHER else " compared with the paper's") + (f" ({early})" if early else "")
     return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
 
 
@@ -169,7 +169,7 @@ def finals_table(report: Report) -> Table:
         Column("seeds", "count"),
         Column("score", "score"),
         Column("normalised", "unit"),
-        Column("in print", "score"),
+        Column("published", "score"),
         Column("verdict", "verdict"),
     ]
     rows = []
@@ -182,7 +182,7 @@ def finals_table(report: Report) -> Table:
 
 
 def aggregate_table(report: Report) -> Table:
-    """Mean, median and IQM of each suite, of runs and in print."""
+    """Mean, median and IQM of each suite, of our runs and published."""
     columns = [
         Column("suite", "text"),
         Column("scores of", "text"),
@@ -194,19 +194,19 @@ def aggregate_table(report: Report) -> Table:
     ]
     rows = []
     for found in report.aggregates:
-        source = "runs" if found.ours else "print" if found.complete else "print, same tasks"
+        source = "runs" if found.ours else "published" if found.complete else "published, same tasks"
         cells: list[Cell] = [SUITE_TITLES[found.suite], found.name, source, found.tasks, found.at_budget, found.seeds]
         cells += [found.mean, found.median, found.iqm]
         rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
     notes = [
-        "Over all tasks of a suite the paper's are as printed. Over some of its tasks they are computed anew from the "
-        "printed means of the same tasks; an IQM needs single runs, which are not in print."
+        "Over all tasks of a suite the paper's aggregates are as published. Over some of its tasks they are computed "
+        "from the published means of the same tasks. An IQM needs single runs, which are not published."
     ]
     early = sorted({final.task for final in report.finals if final.budget is not None and not final.at_budget})
     if early:
         notes.append(
             f"Not at the paper's budget: {count(len(early), 'task')} ({some(early)}). Aggregates with them are of "
-            "early scores; print beside them is of the end: where the runs should arrive, not how they compare."
+            "early scores. Published ones are of the end: they show where our runs should arrive, not how they compare."
         )
     missing = "No task of the paper's: there is no normalisation to average with."
     return Table("aggregates", "Normalised aggregates", columns, rows, [], notes if rows else [], missing)
@@ -232,8 +232,8 @@ def improvement_table(report: Report) -> Table:
         if pair.difference is not None
     ]
     missing = (
-        "It compares single runs of two presets on the same tasks, and there is only one preset here. The paper prints "
-        "means, not runs, so it cannot be had against the paper."
+        "It compares single runs of two presets on the same tasks, and there is only one preset here. It cannot be "
+        "computed against the paper, which publishes means and no single runs."
     )
     return Table("improvement", "Probability of improvement", columns, rows, [], [], missing)
 
@@ -264,8 +264,8 @@ def ablation_table(report: Report) -> Table:
         f"Above and below: the difference is significant (p < {SIGNIFICANT:g}). p-values are Holm-corrected for the "
         f"number of tasks on which a preset and {report.base} are compared."
     ]
-    missing = "Only one preset, or no task that two have: nothing to set side by side."
-    return Table("ablations", f"Presets beside {report.base}", columns, rows, [], notes if rows else [], missing)
+    missing = "Only one preset, or no task that two have: nothing to compare."
+    return Table("ablations", f"Presets compared with {report.base}", columns, rows, [], notes if rows else [], missing)
 
 
 def speed_table(report: Report) -> Table:

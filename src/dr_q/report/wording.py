@@ -76,7 +76,7 @@ def how_early(finals: Iterable[Final]) -> str:
 def why(verdict: PublishedVerdict) -> str:
     """The figures behind a verdict."""
     if verdict.what == "not in the paper":
-        return "the paper prints no score to compare with"
+        return "the paper has no score to compare with"
     text = f"{count(verdict.seeds, 'seed')} at {verdict.step:,} of {verdict.budget:,} steps"
     if verdict.what == "too few seeds":
         text += f"; {PUBLISHED_SEEDS} seeds are needed"

@@ -1,10 +1,10 @@
 // The controls: filters, links, contents.
 const boxes = [];
-const checkbox = (container, text, picture, value, get, set) => {
+const checkbox = (container, text, sample, value, get, set) => {
   const input = el("input", { type: "checkbox", value });
   input.addEventListener("change", () => { set(input.checked); changed(); });
   boxes.push(() => { input.checked = get(); });
-  container.append(el("label", { class: "check" }, input, picture, el("span", {}, text)));
+  container.append(el("label", { class: "check" }, input, sample, el("span", {}, text)));
 };
 const setIn = (set, key, on) => { if (on) set.add(key); else set.delete(key); };
 const syncControls = () => {
@@ -19,10 +19,10 @@ const setUp = () => {
     state.suites = new Set(data.suites.map((one) => one.name).filter((name) => state.suites.has(name)));
   });
   for (const s of data.series) {
-    const picture = s.ours || s.style >= 0 ? swatch(s) : null;
+    const sample = s.ours || s.style >= 0 ? swatch(s) : null;
     const box = $(s.ours ? "preset-filter" : "paper-filter");
     const hide = (on) => setIn(state.hide, s.key, !on);
-    checkbox(box, s.name, picture, s.key, () => !state.hide.has(s.key), hide);
+    checkbox(box, s.name, sample, s.key, () => !state.hide.has(s.key), hide);
   }
   const theirs = data.series.filter((s) => !s.ours);
   $("paper-fieldset").hidden = !theirs.length;

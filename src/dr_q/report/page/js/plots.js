@@ -1,5 +1,5 @@
 // The two kinds of chart: lines with bands, and dots with intervals.
-/** Lines with bands; at the right, what is in print. */
+/** Lines with bands; at the right, published scores. */
 const lineChart = (width, chart) => {
   const { label, lines, scores = [], reference = null, xStart = 0, xEnd, yRange, xText, yText, tipTitle, kind } = chart;
   const height = 168, left = 36, bottom = 22, top = 6;
@@ -59,7 +59,7 @@ const lineChart = (width, chart) => {
   if (scores.length) {
     const sorted = [...scores].sort((a, b) => b.triple[0] - a.triple[0]);
     points.push({
-      x: null, title: "In print, at the end of the paper’s budget",
+      x: null, title: "Published, at the end of the paper’s budget",
       pairs: sorted.map(({ s, triple }) => ({ s, what: s.name, value: estimate(triple, kind, true), y: triple[0] })),
     });
   }

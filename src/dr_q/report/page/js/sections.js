@@ -6,7 +6,7 @@ const curvesOf = new Map();
 for (const curve of data.curves) curvesOf.set(curve.task, [...(curvesOf.get(curve.task) ?? []), curve]);
 
 const legend = (node, items, line = true) => {
-  node.replaceChildren(...items.map((s) => el("span", {}, swatch(s, line), s.ours ? s.name : `${s.name} in print`)));
+  node.replaceChildren(...items.map((s) => el("span", {}, swatch(s, line), s.ours ? s.name : `${s.name}, published`)));
 };
 const shortName = (task) => task.slice(task.indexOf("/") + 1);
 const renderCurves = () => {
@@ -15,7 +15,7 @@ const renderCurves = () => {
   const presets = shownPresets();
   const theirs = data.series.filter((s) => !s.ours && !state.hide.has(s.key));
   legend($("curve-legend"), [...presets, ...theirs.filter((s) => s.style >= 0)]);
-  if (theirs.some((s) => s.style < 0)) $("curve-legend").append(el("span", {}, swatch({ ours: false, style: -1 }), "others in print"));
+  if (theirs.some((s) => s.style < 0)) $("curve-legend").append(el("span", {}, swatch({ ours: false, style: -1 }), "others, published"));
   for (const suite of shownSuites()) {
     const cards = el("div", { class: "cards" });
     for (const task of data.tasks) {

@@ -65,7 +65,7 @@ const tableNode = (name, { tall = false, titled = false } = {}) => {
     for (let i = 0; i < columns.length; ) {
       let width = 1;
       while (i + width < columns.length && columns[i + width].group === columns[i].group) width += 1;
-      const title = { ours: "this report", paper: "in print" }[columns[i].group] ?? "";
+      const title = { ours: "this report", paper: "published" }[columns[i].group] ?? "";
       const cell = el(title ? "th" : "td", title ? { colspan: width, scope: "colgroup" } : { colspan: width }, title);
       if (edgeAt(columns, i)) cell.classList.add("edge");
       groups.append(cell);
@@ -114,7 +114,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   const { table, column } = button.dataset;
   const before = state.sort.get(table);
-  // A third press takes the order of print again.
+  // A third press takes the order of the paper again.
   const firstUp = data.tables[table].columns[+column].kind === "text";
   if (!before || before.column !== +column) state.sort.set(table, { column: +column, up: firstUp });
   else if (before.up === firstUp) state.sort.set(table, { column: +column, up: !firstUp });
