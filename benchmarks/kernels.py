@@ -94,11 +94,11 @@ def main() -> int:
 def ready(arguments: Arguments) -> "Seeds":
     """Seeds with compiled programs and some transitions to draw from."""
     import numpy as np
+    from dr_q.run import seeds as axis
 
     from dr_q import agent as drq
     from dr_q.config import preset
     from dr_q.envs import Transitions
-    from dr_q.run import seeds as axis
 
     config = preset(arguments.preset, target_period=arguments.updates)
     obs = (9, 84, 84) if arguments.pixels else (arguments.obs,)

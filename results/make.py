@@ -8,11 +8,12 @@ preset and seeds under repeats/. Writes evaluations.csv, repeats.csv, the tables
 and docs/results/*.png. The authors' seeds are not in this repository; comparison.csv has what comparing gave.
 """
 
+import contextlib
 import csv
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,32 +22,40 @@ import tyro
 
 from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
-from dr_q.report import Result, RunRecord, read_results, read_run, run_folders, write_results
+from dr_q.report import Result, compare, read_results, write_results
 from dr_q.report.canvas import new_figure, save_figure, short_count
-from dr_q.report.results import run_timing, train_command
+from dr_q.report.compare import holm_corrected
+from dr_q.report.numbers import count, with_interval
+from dr_q.report.results import changes_of, train_command
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
-    difference,
+    Sample,
+    by_seed,
     difference_p,
-    final_scores,
-    holm,
     mean,
+    mean_curve,
+    sample,
+    sample_difference,
+    sample_mean,
     satterthwaite,
 )
 from dr_q.report.style import style
-from dr_q.training.settings import changes_of
+from dr_q.report.table_files import markdown_table
+from dr_q.report.verdicts import difference_verdict
+from dr_q.run_folder import RunRecord, find_runs, read_run, run_timing
 from dr_q.sweep.estimate import expected_rate, nearest
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 COMPARED = "dr.q"
+AUTHORS = "the authors'"
 EARLY = 0.05
 """Share of the printed score under which neither side has learnt anything yet."""
 FIRST_STEPS = 100_000
 """What every task is run to; one goes on to the end of the paper's budget."""
 LATER_EVERY = 100_000
-"""Steps between rows of the table of that one; where a difference is seen, there are more."""
+"""Steps between rows of the table of that one; where a difference is significant, there are more."""
 
 
 SIDE_BY_SIDE = (
@@ -111,7 +120,7 @@ WANTED = (
 
 
 class Compared(NamedTuple):
-    """Ours beside the authors' at one checkpoint of one task; a row of comparison.csv."""
+    """Ours and the authors' at one checkpoint of one task; a row of comparison.csv."""
 
     task: str
     agent_steps: int
@@ -126,12 +135,18 @@ class Compared(NamedTuple):
     high: float
     p: float
     p_holm: float
-    """Corrected for the number of tasks at that checkpoint."""
+    """Holm-corrected for the number of tasks at that checkpoint."""
 
     def verdict(self) -> str:
         if hardly_begun(self.task, max(self.ours, self.authors)):
             return "too early"
-        return verdict(self.p_holm, self.difference)
+        return difference_verdict(self.difference, self.p_holm)
+
+    def our_sample(self) -> Sample:
+        return Sample(self.ours, self.ours_sd, self.ours_seeds)
+
+    def authors_sample(self) -> Sample:
+        return Sample(self.authors, self.authors_sd, self.authors_seeds)
 
 
 def hardly_begun(task: str, score: float) -> bool:
@@ -139,10 +154,8 @@ def hardly_begun(task: str, score: float) -> bool:
     return printed is not None and score < EARLY * printed.mean
 
 
-def verdict(p: float, gap: float) -> str:
-    if p >= 0.05:
-        return "no difference seen"
-    return "above" if gap > 0 else "**below**"
+def emphasised(verdict: str) -> str:
+    return "**below**" if verdict == "below" else verdict
 
 
 @dataclasses.dataclass
@@ -152,7 +165,7 @@ class Arguments:
     authors: Path | None = None
     """The authors' seeds: results/drq.csv of their repository."""
     out: Path = DOCS
-    """Where results.md is, and its pictures go."""
+    """Where results.md is, and its figures go."""
 
 
 def main() -> int:
@@ -165,25 +178,25 @@ def main() -> int:
 
 
 def make(arguments: Arguments) -> int:
-    results = read_results([HERE / "runs"], changes_of)
-    again = run_folders(HERE / "repeats")
+    results = read_results([HERE / "runs"])
+    again = find_runs(HERE / "repeats")
     repeats = {folder.name: read_results([folder]) for folder in again}
     write_results(results, HERE / "evaluations.csv")
     named = [r._replace(more={**r.more, "run": name}) for name, found in repeats.items() for r in found]
     write_results(named, HERE / "repeats.csv")
     if arguments.authors is not None:
         write_comparison(compare_with(results, arguments.authors))
-    runs = [read_run(folder) for folder in (*run_folders(HERE / "runs"), *again)]
+    runs = [read_run(folder) for folder in (*find_runs(HERE / "runs"), *again)]
     compared = read_comparison()
-    pictures = arguments.out / "results"
-    draw_curves([r for r in results if r.agent_steps <= FIRST_STEPS], compared, pictures / "curves.png")
-    draw_differences([c for c in compared if c.agent_steps <= FIRST_STEPS], pictures / "differences.png")
+    figures = arguments.out / "results"
+    draw_curves([r for r in results if r.agent_steps <= FIRST_STEPS], compared, figures / "curves.png")
+    draw_differences([c for c in compared if c.agent_steps <= FIRST_STEPS], figures / "differences.png")
     whole_runs = {r.task for r in results if r.agent_steps > FIRST_STEPS}
     if whole_runs:
         to_the_end = [r for r in results if r.task in whole_runs]
-        draw_curves(to_the_end, compared, pictures / "budget.png")
+        draw_curves(to_the_end, compared, figures / "budget.png")
     if {r.preset for r in results} > {COMPARED}:
-        draw_ablations(results, pictures / "ablations.png")
+        draw_ablations(results, figures / "ablations.png")
     page = arguments.out / "results.md"
     sections = tables(runs, results, compared) | {
         "repeats": repeats_table(repeats, results),
@@ -207,23 +220,25 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
 
     Of fewer than 3 seeds nothing can be said.
     """
-    theirs = authors_seeds(path)
+    theirs = [
+        Result(task, AUTHORS, seed, steps, score, {})
+        for (task, steps), found in authors_seeds(path).items()
+        for seed, score in enumerate(found)
+    ]
     if not theirs:
         raise ConfigError(f"{path} has none of the paper's tasks; give results/drq.csv of the authors' repository")
     rows = []
-    ours = sorted({(r.agent_steps, r.task) for r in results if r.preset == COMPARED and r.agent_steps > 0})
-    for steps in sorted({steps for steps, _ in ours}):
-        at_step = [
-            (task, scores(results, task, COMPARED, steps), theirs[task, steps])
-            for s, task in ours
-            if s == steps and (task, steps) in theirs
-        ]
-        at_step = [(task, a, b) for task, a, b in at_step if min(len(a), len(b)) >= FEWEST_SEEDS]
-        chances = [difference_p(a, b) for _, a, b in at_step]
-        for (task, a, b), p, corrected in zip(at_step, chances, holm(chances), strict=True):
-            gap = difference(a, b)
-            sides = [(float(np.mean(x)), float(np.std(x, ddof=1)), len(x)) for x in (a, b)]
-            rows.append(Compared(task, steps, *sides[0], *sides[1], *gap, p, corrected))
+    ours = [r for r in results if r.preset == COMPARED and r.agent_steps > 0]
+    for steps in sorted({r.agent_steps for r in ours} & {r.agent_steps for r in theirs}):
+        sides = [[r for r in side if r.agent_steps == steps] for side in (ours, theirs)]
+        if not {r.task for r in sides[0]} & {r.task for r in sides[1]}:
+            continue
+        for row in compare(sides[0], sides[1], (COMPARED, AUTHORS)).tasks:
+            if min(row.seeds) >= FEWEST_SEEDS:
+                (a, b), (a_sd, b_sd), (a_seeds, b_seeds) = row.means, row.deviations, row.seeds
+                rows.append(
+                    Compared(row.task, steps, a, a_sd, a_seeds, b, b_sd, b_seeds, *row.difference, row.p, row.p_holm)
+                )
     return rows
 
 
@@ -269,7 +284,7 @@ def read_comparison() -> list[Compared]:
 
 def rate_of(run: RunRecord) -> float | None:
     """Seed-steps/s of the steps that the run logged, exploration apart."""
-    milliseconds = sum(run_timing(run).values())
+    milliseconds = sum(run_timing(run.folder).values())
     return 1000 * len(run.info["seeds"]) / milliseconds if milliseconds else None
 
 
@@ -277,25 +292,31 @@ def rate_of(run: RunRecord) -> float | None:
 
 
 def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> dict[str, str]:
-    later = [c for c in compared if c.agent_steps > FIRST_STEPS and (c.agent_steps % LATER_EVERY == 0 or c.p < 0.05)]
+    later = [
+        c
+        for c in compared
+        if c.agent_steps > FIRST_STEPS and (c.agent_steps % LATER_EVERY == 0 or c.verdict() in ("above", "below"))
+    ]
     return {
         "comparison": comparison_table(c for c in compared if c.agent_steps <= FIRST_STEPS),
         "relative": relative_table(compared, runs, results),
         "fresh": fresh_table(runs, results, compared),
-        "budget": picture("budget") + comparison_table(later) + at_the_end(results) if later else NOTHING_YET,
-        "ablations": picture("ablations") + markdown(ABLATION_COLUMNS, ablation_rows(results, compared))
+        "budget": figure_link("budget") + comparison_table(later) + at_the_end(results) if later else NOTHING_YET,
+        "ablations": figure_link("ablations") + markdown_table(ABLATION_COLUMNS, ablation_rows(results, compared))
         if {r.preset for r in results} > {COMPARED}
         else NOTHING_YET,
-        "runs": markdown(
+        "runs": markdown_table(
             ("run", "command", "agent steps", "minutes", "seed-steps/s", "program", "versions"),
             (run_row(run) for run in runs),
         ),
-        "missing": markdown(("what", "command", "minutes on one H200, about"), map(missing_row, missing(results))),
+        "missing": markdown_table(
+            ("what", "command", "minutes on one H200, about"), map(missing_row, missing(results))
+        ),
     }
 
 
 def comparison_table(compared: Iterable[Compared]) -> str:
-    return markdown(
+    return markdown_table(
         (
             "task",
             "agent steps (of the budget)",
@@ -310,12 +331,12 @@ def comparison_table(compared: Iterable[Compared]) -> str:
             (
                 f"`{c.task}`",
                 f"{c.agent_steps:,} ({100 * share_of_budget(c):g}%)",
-                f"{c.ours:.1f} +- {c.ours_sd:.1f} ({c.ours_seeds})",
-                f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})",
-                f"{c.difference:+.1f} [{c.low:+.1f}, {c.high:+.1f}]",
+                mean_and_sd(c.our_sample()),
+                mean_and_sd(c.authors_sample()),
+                with_interval((c.difference, c.low, c.high), "+.1f"),
                 chance(c.p),
                 chance(c.p_holm),
-                c.verdict(),
+                emphasised(c.verdict()),
             )
             for c in sorted(compared, key=lambda c: (c.task, c.agent_steps))
         ),
@@ -338,29 +359,29 @@ def first_and_fresh(
 
 
 def fresh_table(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> str:
-    """The first seeds and later ones apart, for each task that has runs of both, each beside the authors'."""
+    """The first seeds and later ones apart, for each task that has runs of both, each compared with the authors'."""
     rows = []
     for c in sorted(compared, key=lambda c: (c.task, c.agent_steps)):
         sides = first_and_fresh(runs, results, c.task, c.agent_steps)
         if c.agent_steps <= FIRST_STEPS and min(map(len, sides)) >= FEWEST_SEEDS:
-            row = [f"`{c.task}`", f"{c.agent_steps:,}", f"{c.authors:.1f} +- {c.authors_sd:.1f} ({c.authors_seeds})"]
+            row = [f"`{c.task}`", f"{c.agent_steps:,}", mean_and_sd(c.authors_sample())]
             for side in sides:
-                gap = minus_authors(side, c)
+                gap = sample_difference(sample(side), c.authors_sample())
                 share = ", ".join(f"{100 * x / c.authors:+.0f}%" for x in (gap.low, gap.high))
-                row += [mean_and_sd(side), f"{gap.value:+.1f}, {100 * gap.value / c.authors:+.0f}% [{share}]"]
+                row += [mean_and_sd(sample(side)), f"{gap.value:+.1f}, {100 * gap.value / c.authors:+.0f}% [{share}]"]
             rows.append(row)
     gap = "minus the authors', 95% interval"
     head = ("task", "agent steps", "the authors'", "first seeds", gap, "fresh seeds", gap)
-    return markdown(head, rows) if rows else NOTHING_YET
+    return markdown_table(head, rows) if rows else NOTHING_YET
 
 
 def at_the_end(results: list[Result]) -> str:
-    """Ours beside the printed score, for each task that was run to the end of the paper's budget."""
+    """Ours and the published score, for each task that was run to the end of the paper's budget."""
     lines = []
     for task, info in paper_tasks().items():
         printed, ours = published_score(task), scores(results, task, COMPARED, info.agent_steps)
         if printed is not None and len(ours) >= FEWEST_SEEDS:
-            theirs, own = (f"{x[0]:.0f} [{x[1]:.0f}, {x[2]:.0f}]" for x in (printed, mean(ours)))
+            theirs, own = (with_interval(x, ".0f") for x in (printed, mean(ours)))
             lines.append(
                 f"\n\nThe paper prints {theirs} for `{task}` after {info.agent_steps:,} steps; "
                 f"ours is {own}, {len(ours)} seeds."
@@ -384,22 +405,22 @@ def relative_table(compared: list[Compared], runs: list[RunRecord], results: lis
         for what, given in (("", counted), (", first seeds alone", of_first)):
             gap = mean_difference(given)
             rows.append((f"mean of {len(given)}, not too early{what}", "", *(f"{100 * x:+.1f}%" for x in gap)))
-    return markdown(("task", "agent steps", "ours minus the authors', of theirs", "from", "to"), rows)
+    return markdown_table(("task", "agent steps", "ours minus the authors', of theirs", "from", "to"), rows)
 
 
 def first_seeds_only(c: Compared, runs: list[RunRecord], results: list[Result]) -> Compared:
     first, _ = first_and_fresh(runs, results, c.task, c.agent_steps)
-    value, spread = float(np.mean(first)), float(np.std(first, ddof=1))
-    return c._replace(ours=value, ours_sd=spread, ours_seeds=len(first), difference=value - c.authors)
+    ours = sample(first)
+    return c._replace(ours=ours.mean, ours_sd=ours.deviation, ours_seeds=ours.seeds, difference=ours.mean - c.authors)
 
 
 def mean_difference(compared: list[Compared]) -> Estimate:
     """Of shares of the authors' means; 95% interval by the delta method, with Satterthwaite's degrees of freedom."""
     value = float(np.mean([c.difference / c.authors for c in compared]))
     parts = [
-        ((sd / c.authors / len(compared)) ** 2 / count, count - 1)
+        ((sd / c.authors / len(compared)) ** 2 / seeds, seeds - 1)
         for c in compared
-        for sd, count in (
+        for sd, seeds in (
             (c.ours_sd, c.ours_seeds),
             (c.authors_sd * c.ours / c.authors, c.authors_seeds),
         )
@@ -411,7 +432,7 @@ def chance(p: float) -> str:
     return f"{p:.2f}" if p >= 0.005 else "<0.01"
 
 
-def picture(name: str) -> str:
+def figure_link(name: str) -> str:
     return f"![{name}](results/{name}.png)\n\n"
 
 
@@ -420,52 +441,43 @@ def share_of_budget(row: Compared) -> float:
 
 
 def ablation_rows(results: list[Result], compared: list[Compared]) -> Iterator[tuple[str, ...]]:
-    """Every other preset beside DR.Q, at the last step that all seeds of both have, Holm-corrected over the presets.
+    """Every other preset and DR.Q, at the last step that all seeds of both have.
 
-    The last column is beside the authors' own seeds of DR.Q at that step, where they are known.
+    p-values are Holm-corrected for all rows: on one task it is presets that are many. The last column compares with the
+    authors' own seeds of DR.Q at that step, where they are known.
     """
-    theirs = {(c.task, c.agent_steps): c for c in compared}
+    theirs = {(c.task, c.agent_steps): c.authors_sample() for c in compared}
+    whole = {r.task: [x for x in results if (x.task, x.preset) == (r.task, COMPARED)] for r in results}
     found = []
     for task, preset in sorted({(r.task, r.preset) for r in results if r.preset != COMPARED}):
-        sides = [[r for r in results if (r.task, r.preset) == (task, name)] for name in (preset, COMPARED)]
-        steps = min(final_scores(side)[1].get(task, 0) for side in sides)
-        less, whole = (scores(side, task, side[0].preset, steps) if side else [] for side in sides)
-        if min(len(whole), len(less)) >= FEWEST_SEEDS:
-            found.append((task, steps, preset, less, whole))
-    chances = [difference_p(less, whole) for *_, less, whole in found]
-    for (task, steps, preset, less, whole), p, corrected in zip(found, chances, holm(chances), strict=True):
-        gap = difference(less, whole)
+        if whole[task]:
+            less = [r for r in results if (r.task, r.preset) == (task, preset)]
+            with contextlib.suppress(ValueError):  # no step that all seeds of both have
+                found += [(preset, row) for row in compare(less, whole[task], (preset, COMPARED)).tasks]
+    found = [(preset, row) for preset, row in found if min(row.seeds) >= FEWEST_SEEDS]
+    for (preset, _), row in zip(found, holm_corrected([row for _, row in found]), strict=True):
+        less, full = (Sample(*side) for side in zip(row.means, row.deviations, row.seeds, strict=True))
+        authors = theirs.get((row.task, row.agent_steps))
         yield (
-            f"`{task}`",
-            f"{steps:,}",
+            f"`{row.task}`",
+            f"{row.agent_steps:,}",
             preset,
             mean_and_sd(less),
-            mean_and_sd(whole),
-            with_interval(gap),
-            chance(p),
-            chance(corrected),
-            verdict(corrected, gap.value),
-            with_interval(minus_authors(less, theirs[task, steps])) if (task, steps) in theirs else "",
+            mean_and_sd(full),
+            with_interval(row.difference, "+.1f"),
+            chance(row.p),
+            chance(row.p_holm),
+            emphasised(row.verdict),
+            with_interval(sample_difference(less, authors), "+.1f") if authors else "",
         )
 
 
-def minus_authors(values: list[float], theirs: Compared) -> Estimate:
-    """Welch's interval from the authors' mean and standard deviation; their seeds are not kept here."""
-    parts = [(float(np.var(values, ddof=1)) / len(values), len(values) - 1)]
-    parts.append((theirs.authors_sd**2 / theirs.authors_seeds, theirs.authors_seeds - 1))
-    return satterthwaite(float(np.mean(values)) - theirs.authors, parts)
-
-
-def with_interval(gap: Estimate) -> str:
-    return f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]"
-
-
-def mean_and_sd(values: list[float]) -> str:
-    return f"{np.mean(values):.1f} +- {np.std(values, ddof=1) if values[1:] else np.nan:.1f} ({len(values)})"
+def mean_and_sd(of: Sample) -> str:
+    return f"{of.mean:.1f} +- {of.deviation:.1f} ({of.seeds})"
 
 
 def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> str:
-    """Runs that were made more than once, by name, beside those that the comparison takes, seed by seed."""
+    """Runs that were made more than once, by name, and those that the comparison takes, seed by seed."""
     from scipy import stats
 
     rows = []
@@ -480,11 +492,11 @@ def repeats_table(repeats: dict[str, list[Result]], results: list[Result]) -> st
                 continue
             gaps = [sides[0][seed] - sides[1][seed] for seed in both]
             gap, p = mean(gaps), float(stats.ttest_1samp(gaps, 0.0).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-            scored = [mean_and_sd([side[seed] for seed in both]) for side in sides]
+            scored = [mean_and_sd(sample(side[seed] for seed in both)) for side in sides]
             row = (f"`{task}`", f"{steps:,}", scored[0], f"`{name}`", scored[1])
-            rows.append((*row, with_interval(gap), chance(p)))
+            rows.append((*row, with_interval(gap, "+.1f"), chance(p)))
     head = ("task", "agent steps", "these seeds in the comparison", "the other run", "its score")
-    return markdown((*head, "difference by seed", "p"), rows)
+    return markdown_table((*head, "difference by seed", "p"), rows)
 
 
 def text_table(
@@ -499,13 +511,9 @@ def text_table(
     rows = []
     if {"mr.q", "only-lap", "no-infonce", "only-forget"} <= by_preset.keys():
         row = theirs[walk, at]
-        count = row.ours_seeds + row.authors_seeds
-        value = (row.ours_seeds * row.ours + row.authors_seeds * row.authors) / count
-        squares = (row.ours_seeds - 1) * row.ours_sd**2 + (row.authors_seeds - 1) * row.authors_sd**2
-        squares += row.ours_seeds * row.authors_seeds / count * row.difference**2
-        whole = row._replace(authors=value, authors_sd=(squares / (count - 1)) ** 0.5, authors_seeds=count)
-        gap = with_interval(minus_authors(by_preset["mr.q"], whole))
-        rows.append((f"`{walk}`, {at:,}: mr.q minus the {count} seeds of dr.q, ours and the authors'", gap))
+        both = pooled(row.our_sample(), row.authors_sample())
+        gap = with_interval(sample_difference(sample(by_preset["mr.q"]), both), "+.1f")
+        rows.append((f"`{walk}`, {at:,}: mr.q minus the {both.seeds} seeds of dr.q, ours and the authors'", gap))
         without, having = (
             [x for preset in group for x in by_preset[preset]]
             for group in (("mr.q", "only-lap"), (COMPARED, "no-infonce", "only-forget"))
@@ -514,9 +522,9 @@ def text_table(
             stuck, others = (sum(x < most for x in group) for group in (without, having))
             table = [[stuck, len(without) - stuck], [others + AUTHORS_STUCK, len(having) + 10 - others - AUTHORS_STUCK]]
             p = float(stats.fisher_exact(table).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-            both = f"{stuck} of {len(without)}, {others} of {len(having)}"
-            both += f"; with {AUTHORS_STUCK} of the authors' 10: p = {p:.3f}"
-            rows.append((f"`{walk}`, {at:,}: seeds under {most}, without the fade and with it", both))
+            shares = f"{stuck} of {len(without)}, {others} of {len(having)}"
+            shares += f"; with {AUTHORS_STUCK} of the authors' 10: p = {p:.3f}"
+            rows.append((f"`{walk}`, {at:,}: seeds under {most}, without the fade and with it", shares))
     for task in ("dmc/hopper-stand", "gym/Hopper-v4"):
         if values := scores(results, task, COMPARED, at):
             rows.append((f"`{task}`, {at:,}: our seeds", " ".join(f"{x:.0f}" for x in sorted(values))))
@@ -529,7 +537,15 @@ def text_table(
         rows.append(
             (" + ".join(f"`{name}`" for name in names) + ": seed-steps/s", f"{sum(rate or 0 for rate in rates):,.0f}")
         )
-    return markdown(("what", "figure"), rows)
+    return markdown_table(("what", "figure"), rows)
+
+
+def pooled(a: Sample, b: Sample) -> Sample:
+    """The seeds of both as one sample."""
+    seeds = a.seeds + b.seeds
+    squares = (a.seeds - 1) * a.deviation**2 + (b.seeds - 1) * b.deviation**2
+    squares += a.seeds * b.seeds / seeds * (a.mean - b.mean) ** 2
+    return Sample((a.seeds * a.mean + b.seeds * b.mean) / seeds, (squares / (seeds - 1)) ** 0.5, seeds)
 
 
 def run_row(run: RunRecord) -> tuple[str, ...]:
@@ -563,15 +579,10 @@ def missing_row(wanted: Wanted) -> tuple[str, ...]:
     near = nearest(wanted.task, wanted.seeds)
     assert near is not None
     return (
-        f"`{wanted.task}`, {wanted.preset}, {wanted.seeds} seed{'s' if wanted.seeds > 1 else ''} to {wanted.steps:,}",
+        f"`{wanted.task}`, {wanted.preset}, {count(wanted.seeds, 'seed')} to {wanted.steps:,}",
         f"`{train_command({'settings': settings})} --checkpoint-every {FIRST_STEPS}`",
         f"{wanted.seeds * wanted.steps / expected_rate(near, wanted.seeds) / 60:.0f}",
     )
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def fill(page: str, sections: dict[str, str]) -> str:
@@ -584,11 +595,11 @@ def fill(page: str, sections: dict[str, str]) -> str:
     return page
 
 
-# Pictures.
+# Figures.
 
 
 def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> None:
-    """A panel for each task: our seeds, their mean with its interval, and the authors' beside it."""
+    """A panel for each task: our seeds, their mean with its interval, and the authors'."""
     tasks = sorted({r.task for r in results if r.preset == COMPARED})
     columns = min(4, len(tasks))
     rows = -(-len(tasks) // columns)
@@ -600,7 +611,7 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
             panel.plot(*zip(*own, strict=True), color=style(0)["color"], alpha=0.22, linewidth=0.8)
         last = draw_mean(panel, mine, 0, "ours")
         theirs = [c for c in compared if c.task == task and c.agent_steps <= last]
-        half = [interval_half(c.authors_sd, c.authors_seeds) for c in theirs]
+        half = [at.high - at.value for at in (sample_mean(c.authors_sample()) for c in theirs)]
         panel.errorbar(
             [c.agent_steps + 0.012 * last for c in theirs],
             [c.authors for c in theirs],
@@ -622,12 +633,11 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
 
 def draw_mean(panel: Any, mine: list[Result], index: int, label: str) -> int:
     """The mean over seeds of one task and preset, and its interval; the last step."""
-    steps = sorted({r.agent_steps for r in mine})
-    middle = [mean([r.score for r in mine if r.agent_steps == step]) for step in steps]
-    low, high = zip(*((m.low, m.high) for m in middle), strict=True)
-    panel.fill_between(steps, low, high, color=style(index)["color"], alpha=0.18, linewidth=0)
-    panel.plot(steps, [m.value for m in middle], **style(index), linewidth=1.8, markersize=4, label=label)
-    return steps[-1]
+    curve = mean_curve(by_seed(mine))
+    middle, low, high = zip(*curve.values, strict=True)
+    panel.fill_between(curve.steps, low, high, color=style(index)["color"], alpha=0.18, linewidth=0)
+    panel.plot(curve.steps, middle, **style(index), linewidth=1.8, markersize=4, label=label)
+    return curve.steps[-1]
 
 
 def draw_ablations(results: list[Result], path: Path) -> None:
@@ -651,12 +661,6 @@ def draw_ablations(results: list[Result], path: Path) -> None:
 def preset_order(results: list[Result]) -> list[str]:
     """DR.Q first."""
     return [COMPARED, *sorted({r.preset for r in results} - {COMPARED})]
-
-
-def interval_half(sd: float, count: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, count - 1) * sd / np.sqrt(count))
 
 
 def draw_differences(compared: list[Compared], path: Path) -> None:

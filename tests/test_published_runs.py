@@ -98,14 +98,14 @@ def test_too_few_seeds_are_not_compared(tmp_path):
     (tmp_path / "authors.csv").write_text("\n".join(authors) + "\n")
     results = [Result("dmc/cheetah-run", "dr.q", seed, 25_000, 50.0 + seed, {}) for seed in range(10)]
     (row,) = script().compare_with(results, tmp_path / "authors.csv")
-    assert (row.ours, row.authors, row.difference, row.verdict()) == (54.5, 104.5, -50.0, "**below**")
+    assert (row.ours, row.authors, row.difference, row.verdict()) == (54.5, 104.5, -50.0, "below")
     assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
 
 
 def test_fresh_seeds_stand_apart_from_the_first():
     """The table's figures, from the runs' own files and the authors' numbers of the comparison."""
     make = script()
-    runs = [make.read_run(folder) for folder in make.run_folders(RESULTS / "runs")]
+    runs = [make.read_run(folder) for folder in make.find_runs(RESULTS / "runs")]
     results = read_results([RESULTS / "evaluations.csv"])
     table = make.fresh_table(runs, results, make.read_comparison()).splitlines()[2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -163,7 +163,14 @@ def test_ablations_beside_the_authors_seeds_are_welchs():
     summary = (float(theirs.mean()), float(theirs.std(ddof=1)), len(theirs))
     compared = module.Compared(task, 20, 0.0, 1.0, 10, *summary, 0.0, 0.0, 0.0, 1.0, 1.0)
     (row,) = module.ablation_rows(results, [compared._replace(agent_steps=10, authors=0.0), compared])
-    assert row[-1] == module.with_interval(difference(sides["mr.q"], theirs))
+    assert row[-1] == module.with_interval(difference(sides["mr.q"], theirs), "+.1f")
+
+
+def test_pooled_seeds_are_those_of_one_sample():
+    module, rng = script(), np.random.default_rng(0)
+    a, b = rng.normal(90, 9, 10), rng.normal(80, 20, 6)
+    both = module.pooled(module.sample(a), module.sample(b))
+    assert both == pytest.approx(module.sample([*a, *b]))
 
 
 def test_pictures_of_ablations_and_of_a_whole_budget(tmp_path):

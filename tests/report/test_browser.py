@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dr_q.report import build_report, write_report
-from dr_q.report.tables import number
+from dr_q.report.numbers import number
 from tests.report.browser import browser, needs_chromium, opened
 from tests.report.synthetic import synthetic_results
 
@@ -77,7 +77,7 @@ def test_filters_by_suite_algorithm_and_name(report, chromium):
         before = headers.count()
         page.locator("#paper-filter input[value='paper SimBa']").uncheck()
         page.locator("#preset-filter input[value='ours mr.q']").uncheck()
-        assert headers.count() == before - 3, "a score, a verdict, and a column of print"
+        assert headers.count() == before - 3, "a score, a verdict, and a published column"
         assert "mr.q" not in page.locator("#curve-legend").inner_text()
         page.locator("#search").fill("walker")
         expect(page.locator("#curve-groups figure")).to_have_count(3)
@@ -138,12 +138,12 @@ def test_values_by_pointer_and_by_keyboard(report, chromium):
         chart.scroll_into_view_if_needed()
         box = chart.bounding_box()
         assert box is not None
-        # The right end of the curves, left of what is in print.
+        # The right end of the curves, left of the published scores.
         chart.hover(position={"x": box["width"] - 44, "y": 60})
         assert "1,000,000 steps, 10 seeds" in page.locator("#tip").inner_text()
         assert shown in page.locator("#tip").inner_text()
         chart.hover(position={"x": box["width"] - 6, "y": 60})
-        assert "In print" in page.locator("#tip").inner_text()
+        assert "Published" in page.locator("#tip").inner_text()
         assert "8138 [7764, 8511]" in page.locator("#tip").inner_text()
         page.mouse.move(5, 5)
         assert page.locator("#tip").is_hidden()

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dr_q.cli import main
-from dr_q.report import Result, compare
+from dr_q.report import Result, build_report, compare
 from dr_q.report import statistics as st
+from dr_q.report.verdicts import DIFFERENCE_VERDICTS, difference_verdict, interval_verdict
+from dr_q.report.wording import findings
 
 
 def results(preset: str, scores: dict[str, list[float]], steps: tuple[int, ...] = (0, 1000)) -> list[Result]:
@@ -31,6 +33,25 @@ def test_final_scores_are_at_the_last_step_that_every_seed_has():
     assert steps == {"dmc/walker-run": 9}
     assert scores == {"dmc/walker-run": {0: 10.0, 1: 20.0}}
     assert st.final_scores(rows, at=6)[1] == {"dmc/walker-run": 5}
+
+
+def test_a_mean_curve_has_the_steps_of_all_seeds():
+    rows = results("a", {"t": [10.0, 20.0, 30.0]}, (0, 5, 9))
+    rows.append(Result("t", "a", 0, 20, 99.0, {}))  # the other seeds are not there yet
+    found = st.mean_curve(st.by_seed(rows))
+    assert (found.steps, found.seeds) == ([0, 5, 9], 3)
+    assert [value.value for value in found.values] == [2, 12, 20]
+    assert found.values[-1] == st.mean([10.0, 20.0, 30.0])
+    assert st.mean_curve({}) == ([], [], 0)
+    assert st.mean_curve({0: {1: 2.0}, 1: {2: 2.0}}) == ([], [], 2)
+
+
+def test_intervals_of_samples_are_those_of_their_seeds():
+    a, b = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0]
+    assert st.sample_mean(st.sample(a)) == pytest.approx(st.mean(a))
+    assert st.sample_difference(st.sample(a), st.sample(b)) == pytest.approx(st.difference(a, b))
+    assert np.isnan(st.sample_mean(st.sample(a[:2])).low)
+    assert np.isnan(st.sample(a[:1]).deviation)
 
 
 def test_welch_interval_is_that_of_the_textbook():
@@ -131,6 +152,8 @@ def test_holm_by_hand():
     assert st.holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
     assert st.holm([0.6, 0.7]) == [1.0, 1.0]
     assert st.holm([]) == []
+    assert st.holm([0.01, np.nan, 0.04])[::2] == [0.02, 0.04]
+    assert np.isnan(st.holm([0.01, np.nan, 0.04])[1]), "what was not tested does not count"
 
 
 def test_a_clear_difference_is_said_with_its_limits():
@@ -147,12 +170,58 @@ def test_a_clear_difference_is_said_with_its_limits():
     assert [row.verdict for row in turned.tasks] == ["below"] * 3
 
 
+def test_a_difference_is_called_only_if_it_is_significant_after_holms_correction():
+    assert [difference_verdict(gap, p) for gap, p in ((1.0, 0.049), (-1.0, 0.049), (1.0, 0.05), (1.0, np.nan))] == list(
+        DIFFERENCE_VERDICTS
+    )
+    rng = np.random.default_rng(8)
+    same = {f"t{i}": list(rng.normal(0, 1, 10)) for i in range(40)}
+    other = {task: list(rng.normal(0, 1, 10)) for task in same}
+    found = compare(results("a", same), results("b", other), ("a", "b"))
+    excluded = [row for row in found.tasks if not row.difference.low <= 0 <= row.difference.high]
+    assert excluded, "of 40 intervals some exclude 0 by chance"
+    assert {row.verdict for row in found.tasks} == {"no significant difference"}
+    (alone,) = compare(results("a", {excluded[0].task: same[excluded[0].task]}), results("b", other), ("a", "b")).tasks
+    assert alone.verdict != "no significant difference", "one test alone needs no correction"
+    assert alone.verdict == interval_verdict(alone.difference)
+
+
+def test_one_clear_task_among_unclear_ones_is_called_and_its_correction_said():
+    other = {**GOOD, "dmc/fish-swim": BAD["dmc/fish-swim"]}
+    found = compare(results("a", GOOD), results("b", other), ("a", "b"))
+    assert "a is above on dmc/fish-swim (p-values are Holm-corrected for 3 tasks)." in found.sentences()
+    few = compare(
+        results("a", {**GOOD, "dmc/dog-run": [1.0, 2.0]}), results("b", {**other, "dmc/dog-run": [1.0]}), ("a", "b")
+    )
+    assert "a is above on dmc/fish-swim (p-values are Holm-corrected for 3 tasks)." in few.sentences()
+    assert [row.verdict for row in few.tasks if row.task == "dmc/dog-run"] == ["too few seeds"]
+    one = {"dmc/fish-swim": GOOD["dmc/fish-swim"]}
+    assert "a is above on dmc/fish-swim." in compare(results("a", one), results("b", BAD), ("a", "b")).sentences()
+
+
+def test_a_report_corrects_for_the_tasks_of_all_suites_as_compare_does():
+    tasks = ("gym/Ant-v4", "dmc/cheetah-run", "dmc/dog-run", "hbench/h1-walk-v0")
+    rng = np.random.default_rng(2)
+    sides = {
+        name: {task: list(rng.normal(level, 30, 6)) for task in tasks} for name, level in (("dr.q", 50), ("b", 90))
+    }
+    both = {name: results(name, scores) for name, scores in sides.items()}
+    found = compare(both["b"], both["dr.q"], ("b", "dr.q"))
+    report = build_report(both["dr.q"] + both["b"])
+    rows = {row.task: row for one in report.comparisons for row in one.pair.tasks}
+    assert len(report.comparisons) == 4, "four suites"
+    assert rows == {row.task: row for row in found.tasks}
+    assert len({row.verdict for row in found.tasks}) == 2
+    assert findings(report)[-1].endswith(". P-values are Holm-corrected for 4 tasks.")
+
+
 def test_no_difference_is_not_called_equality():
     same = {task: [value + 1 for value in values] for task, values in GOOD.items()}
     found = compare(results("a", GOOD), results("b", same), ("a", "b"))
     text = " ".join(found.sentences())
-    assert "which of them is better on average is not settled" in text
-    assert "no difference is seen, which does not mean that there is none" in text
+    assert "on average over these tasks there is no significant difference" in text
+    assert "On 3 tasks there is no significant difference (p-values are Holm-corrected for 3 tasks)." in text
+    assert "This does not mean that there is none" in text
 
 
 def test_own_tasks_count_for_themselves_and_single_sided_ones_are_named():

@@ -14,12 +14,15 @@ import pytest
 from dr_q.cli import main
 from dr_q.paper import SUITES, Published, paper_tasks, published_aggregates, published_score
 from dr_q.report import Result, build_report, read_results, write_report, write_results
-from dr_q.report.content import SUITE_TITLES, VERDICT_SEEDS, Verdict, verdict
-from dr_q.report.figures import comparison_figure, means_of
-from dr_q.report.html import data, page
+from dr_q.report.figures import comparison_figure
+from dr_q.report.html import SCRIPT, data, page
+from dr_q.report.numbers import number, with_interval
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import COLOURS, DASHES, MARKERS
-from dr_q.report.tables import csv_text, escape, latex_text, number
+from dr_q.report.table_files import csv_text, escape, latex_text
+from dr_q.report.tables import Table, tables_of
+from dr_q.report.verdicts import PUBLISHED_SEEDS, published_verdict
+from dr_q.report.wording import SUITE_TITLES, warnings, why
 from tests.report.synthetic import synthetic_results
 from tests.report.test_results import make_run
 
@@ -38,16 +41,21 @@ def small():
     return build_report(results)
 
 
+def table_of(report, name: str) -> Table:
+    (found,) = [table for table in tables_of(report) if table.name == name]
+    return found
+
+
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_aggregates_of_early_scores_say_so(small):
-    """Print beside them is of the end of the budget."""
+    """Published ones are of the end of the budget."""
     early = [r for r in synthetic_results(SMALL, seeds=6, checkpoints=4) if r.agent_steps < 500_000]
-    notes = build_report(early).table("aggregates").notes
+    notes = table_of(build_report(early), "aggregates").notes
     assert notes[-1].startswith(f"Not at the paper's budget: 3 tasks ({', '.join(sorted(SMALL))}).")
-    assert not any("Not at the paper's budget" in note for note in small.table("aggregates").notes)
+    assert not any("Not at the paper's budget" in note for note in table_of(small, "aggregates").notes)
 
 
 def test_aggregates_of_the_papers_means_are_its_printed_means():
@@ -57,8 +65,7 @@ def test_aggregates_of_the_papers_means_are_its_printed_means():
         for name, task in paper_tasks().items()
         if (score := published_score(name)) is not None
     ]
-    table = build_report(results).table("aggregates")
-    means = {row.suite: row.cells[6] for row in table.rows if row.cells[2] == "runs"}
+    means = {found.suite: found.mean for found in build_report(results).aggregates if found.ours}
     printed = {a.suite: a.value for a in published_aggregates() if (a.algorithm, a.statistic) == ("DR.Q", "Mean")}
     assert set(means) == set(printed) == set(SUITES)
     for suite, estimate in means.items():
@@ -76,8 +83,8 @@ PAPER = Published(900.0, 880.0, 920.0)
         (920.0, 10, 1000, PAPER, "inside"),
         (920.1, 10, 1000, PAPER, "above"),
         (879.9, 10, 1000, PAPER, "below"),
-        (900.0, VERDICT_SEEDS, 1000, PAPER, "inside"),
-        (900.0, VERDICT_SEEDS - 1, 1000, PAPER, "too few seeds"),
+        (900.0, PUBLISHED_SEEDS, 1000, PAPER, "inside"),
+        (900.0, PUBLISHED_SEEDS - 1, 1000, PAPER, "too few seeds"),
         (900.0, 10, 999, PAPER, "too few steps"),
         (900.0, 1, 1, PAPER, "too few steps"),
         (900.0, 10, 1000, Published(900.0, math.nan, math.nan), "no published interval"),
@@ -85,23 +92,28 @@ PAPER = Published(900.0, 880.0, 920.0)
     ],
 )
 def test_verdicts(mean, seeds, step, published, what):
-    said = verdict(Estimate(mean, mean - 5, mean + 5), seeds, step, 1000, published)
+    said = published_verdict(Estimate(mean, mean - 5, mean + 5), seeds, step, 1000, published)
     assert said.what == what
     if what in ("inside", "above", "below"):
-        assert "the two intervals overlap" in said.why
-        assert f"{seeds} seeds at 1,000 of 1,000 steps" in said.why
+        assert why(said) == f"{seeds} seeds at 1,000 of 1,000 steps; the two intervals overlap"
+    else:
+        assert said.overlap is None
+        assert "interval" not in why(said)
 
 
 def test_intervals_that_do_not_touch_are_said_not_to():
-    assert "do not overlap" in verdict(Estimate(950.0, 940.0, 960.0), 10, 1000, 1000, PAPER).why
+    assert "do not overlap" in why(published_verdict(Estimate(950.0, 940.0, 960.0), 10, 1000, 1000, PAPER))
 
 
 def test_each_preset_is_judged_by_its_own_algorithm(small):
-    cells = {(row.task, row.cells[1]): row.cells for row in small.table("finals").rows}
+    finals = {final.preset: final for final in small.finals if final.task == "gym/Ant-v4"}
     for preset, algorithm in (("dr.q", "DR.Q"), ("mr.q", "MR.Q")):
-        assert cells["gym/Ant-v4", preset][7] == published_score("gym/Ant-v4", algorithm)
-        assert isinstance(cells["gym/Ant-v4", preset][8], Verdict)
-    assert cells["gym/Ant-v4", "no-infonce"][7:] == [None, None], "the paper prints no such score"
+        assert finals[preset].published == published_score("gym/Ant-v4", algorithm)
+        assert finals[preset].verdict.what in ("inside", "above", "below")
+    assert finals["no-infonce"].published is None, "the paper has no such score"
+    rows = {row["preset"]: row for row in rows_of(csv_text(table_of(small, "finals"))) if row["task"] == "gym/Ant-v4"}
+    assert rows["dr.q"]["verdict"] == finals["dr.q"].verdict.what
+    assert rows["no-infonce"]["verdict"] == ""
 
 
 def test_scores_are_at_the_budget_even_where_runs_go_on():
@@ -111,12 +123,12 @@ def test_scores_are_at_the_budget_even_where_runs_go_on():
         for step in (0, 250_000, 500_000, 750_000)
     ]
     report = build_report(results)
-    (row,) = report.table("finals").rows
-    assert row.cells[2] == 500_000
-    assert row.cells[5] == Estimate(500_000.0, 500_000.0, 500_000.0)
+    (final,) = report.finals
+    assert final.step == 500_000
+    assert final.estimate == Estimate(500_000.0, 500_000.0, 500_000.0)
     assert report.curves[0].steps[-1] == 750_000
     late = build_report([result for result in results if result.agent_steps == 750_000])
-    assert late.table("finals").rows[0].cells[2] == 750_000
+    assert late.finals[0].step == 750_000
 
 
 def test_seeds_without_a_common_step_are_left_out_and_named():
@@ -124,49 +136,46 @@ def test_seeds_without_a_common_step_are_left_out_and_named():
     results += [Result("dmc/walker-run", "dr.q", 0, 10, 1.0, {})]
     report = build_report(results)
     assert [curve.task for curve in report.curves] == ["dmc/walker-run"]
-    assert "dmc/cheetah-run, dr.q: its seeds have no evaluated step in common" in report.warnings[0]
+    assert "dmc/cheetah-run, dr.q: its seeds have no evaluated step in common" in warnings(report)[0]
 
 
 def test_a_part_of_a_suite_is_compared_with_the_same_part_of_the_paper(small):
-    rows = {row.series: row for row in small.table("aggregates").rows if row.suite == "dmc-easy"}
+    theirs = next(a for a in small.aggregates if (a.suite, a.name) == ("dmc-easy", "DR.Q"))
     tasks = [task for task in SMALL if task.startswith("dmc")]
     expected = np.mean([paper_tasks()[t].normalise(getattr(published_score(t), "mean")) for t in tasks])  # noqa: B009
-    theirs = rows["paper DR.Q"]
-    assert theirs.cells[2:4] == ["print, same tasks", 2]
-    mean = theirs.cells[6]
-    assert isinstance(mean, Estimate)
-    assert mean.value == pytest.approx(expected)
-    assert theirs.cells[8] is None, "an IQM cannot be had from means"
-    footer = {str(row.cells[0]): row for row in small.table("scores-dmc-easy").footer}
+    assert (theirs.ours, theirs.complete, theirs.tasks) == (False, False, 2)
+    assert theirs.mean is not None
+    assert theirs.mean[0] == pytest.approx(expected)
+    assert theirs.iqm is None, "an IQM cannot be had from means"
+    shown = table_of(small, "scores-dmc-easy")
+    footer = {row["task"]: row for row in rows_of(csv_text(shown)) if " of " in row["task"]}
     assert set(footer) == {"Mean of all 21", "Median of all 21", "IQM of all 21", "Mean of the 2 with runs"}
-    columns = [column.series for column in small.table("scores-dmc-easy").columns]
-    assert footer["Mean of all 21"].cells[columns.index("ours dr.q")] is None
-    assert footer["Mean of the 2 with runs"].cells[columns.index("paper DR.Q")].value == pytest.approx(expected)
-    assert small.table("scores-dmc-easy").notes[0] == "Seeds of each task: dr.q 6, mr.q 6, no-infonce 6."
-    without = [row for row in small.table("scores-dmc-easy").rows if not row.has_runs]
+    assert footer["Mean of all 21"]["ours dr.q"] == ""
+    assert float(footer["Mean of the 2 with runs"]["paper DR.Q"]) == pytest.approx(expected)
+    assert shown.notes[0] == "Seeds of each task: dr.q 6, mr.q 6, no-infonce 6."
+    without = [row for row in shown.rows if not row.has_runs]
     assert len(without) == 19
 
 
 def test_the_comparison_has_everyones_mean_of_the_same_tasks(tmp_path):
     two = ("dmc/cheetah-run", "dmc/walker-run")
     report = build_report(synthetic_results(two, {"dr.q": "DR.Q"}, seeds=3, checkpoints=2))
-    found = means_of(report, "dmc-easy")
+    found = report.means_of("dmc-easy")
     assert found is not None
-    which, means = found
-    assert which == "Mean of the 2 with runs"
-    by_name = {column.label: mean.value for column, mean in means}
+    assert (found.tasks, found.complete) == (2, False)
     scores = [published_score(task, "TD-MPC2") for task in two]
-    assert by_name["TD-MPC2"] == pytest.approx(np.mean([s.mean for s in scores if s]) / 1000)
-    assert "dr.q" in by_name
-    assert means_of(report, "gym") is None
+    assert found.published["TD-MPC2"][0] == pytest.approx(np.mean([s.mean for s in scores if s]) / 1000)
+    assert set(found.ours) == {"dr.q"}
+    assert report.means_of("gym") is None
     comparison_figure(report, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 
 def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):
-    pairs = [(row.suite, row.cells[1], row.cells[2]) for row in small.table("improvement").rows]
+    pairs = [(found.suite, *found.pair.names) for found in small.comparisons]
     assert pairs == [(s, p, "dr.q") for s in ("gym", "dmc-easy") for p in ("mr.q", "no-infonce")]
-    assert len(small.table("ablations").rows) == 6
+    assert len(table_of(small, "improvement").rows) == 4
+    assert len(table_of(small, "ablations").rows) == 6
     assert {found.preset for found in small.profiles} == {"dr.q", "mr.q", "no-infonce"}
     for found in small.profiles:
         shares = [share.value for share in found.shares]
@@ -174,8 +183,8 @@ def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):
         assert shares[-1] == 0
         assert all(share.low <= share.value <= share.high for share in found.shares)
     alone = build_report(synthetic_results(SMALL[:1], {"dr.q": "DR.Q"}, seeds=5, checkpoints=1))
-    assert not alone.table("improvement").rows
-    assert "The paper prints means, not runs" in alone.table("improvement").missing
+    assert not alone.comparisons
+    assert "which publishes means and no single runs" in table_of(alone, "improvement").missing
 
 
 def test_the_page_cannot_be_broken_by_names(small):
@@ -197,7 +206,7 @@ def test_the_page_cannot_be_broken_by_names(small):
 
 def test_the_csv_files_have_the_pages_numbers(small):
     tables = data(small)["tables"]
-    for table in small.tables:
+    for table in tables_of(small):
         rows = rows_of(csv_text(table))
         shown = tables[table.name]["rows"] + tables[table.name]["footer"]
         assert len(rows) == len(shown)
@@ -218,13 +227,15 @@ def test_numbers_are_shown_like_the_papers():
     assert number(1_000_000, "count") == "1,000,000"
     assert number(0.12345, "unit") == "0.123"
     assert [number(x, "signed") for x in (3, -3)] == ["+3.00", "-3.00"]
+    assert with_interval(Estimate(1.26, -0.5, 3.0), "+.1f") == "+1.3 [-0.5, +3.0]"
+    assert with_interval(Estimate(1.26, math.nan, math.nan), ".1f") == "1.3"
 
 
 def test_latex_is_escaped(small):
     assert escape(r"a_b & 5% {x} \y <z> ~^") == (
         r"a\_b \& 5\% \{x\} \textbackslash{}y \textless{}z\textgreater{} \textasciitilde{}\textasciicircum{}"
     )
-    text = latex_text(small.table("scores-gym"))
+    text = latex_text(table_of(small, "scores-gym"))
     assert r"\toprule" in text
     assert "gym/Ant-v4" in text
     assert "8138" in text, "as printed"
@@ -240,11 +251,24 @@ def test_latex_compiles(small, tmp_path):
     assert (tmp_path / "report" / "tables" / "tables.pdf").stat().st_size > 10_000
 
 
+def test_every_part_of_the_script_is_on_the_page_once_and_says_what_it_is(small):
+    from importlib.resources import files
+
+    parts = {path.name: path.read_text() for path in (files("dr_q.report") / "page" / "js").iterdir()}
+    assert sorted(parts) == sorted(SCRIPT)
+    text = page(small)
+    places = [text.index(parts[name]) for name in SCRIPT]
+    assert places == sorted(places)
+    for name in SCRIPT:
+        assert parts[name].startswith("// "), name
+        assert text.count(parts[name]) == 1, name
+
+
 def test_styles_are_the_same_everywhere_and_differ_without_colour():
     from importlib.resources import files
 
     folder = files("dr_q.report") / "page"
-    assert f"const DASHES = {json.dumps(list(DASHES))};" in (folder / "page.js").read_text()
+    assert f"const DASHES = {json.dumps(list(DASHES))};" in (folder / "js" / "data.js").read_text()
     style = (folder / "page.css").read_text()
     for i, colour in enumerate(COLOURS):
         assert f"--s{i}: {colour};" in style
@@ -325,7 +349,7 @@ def test_one_evaluation_is_enough_for_a_report(tmp_path):
     results = [Result("gym/mine", "_mine", 0, 0, 0.0, {})]
     report = build_report(results)
     write_report(report, results, tmp_path / "report")
-    assert [table.name for table in report.tables if table.rows] == ["scores-other", "finals"]
+    assert [table.name for table in tables_of(report) if table.rows] == ["scores-other", "finals"]
     assert (tmp_path / "report" / "figures" / "curves-other.png").exists()
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dr_q.cli import main
-from dr_q.report.tables import number
+from dr_q.report.numbers import number
 from tests.report.browser import browser, needs_chromium, opened
 from tests.report.test_page import HOSTILE_PRESET, HOSTILE_TASK
 from tests.run.tiny import flags

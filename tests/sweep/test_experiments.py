@@ -18,7 +18,7 @@ from dr_q.envs import suite_tasks
 from dr_q.paper import paper_tasks
 from dr_q.report import Result, write_results
 from dr_q.report.analyses import AgeBucket, Origin, Priorities
-from dr_q.report.claims import Claim, claims_on, curve, judge, judge_published
+from dr_q.report.claims import Claim, claims_on, judge, judge_published
 from dr_q.sweep import experiments
 from tests.run import tiny
 
@@ -122,13 +122,6 @@ def test_claims_that_name_a_task_go_before_general_ones():
     assert [claim.second for claim in claims_on("dmc/walker-run", noise)] == ["mr.q+noise50"]
 
 
-def test_a_curve_has_the_steps_of_all_seeds():
-    some = [*results({"dr.q": [10, 20, 30]}, steps=10), Result(TASK, "dr.q", 0, 99, 5.0, {})]
-    steps, values = curve(some)
-    assert steps == [0, 5, 10]
-    assert [value.value for value in values] == [0, 10, 20]
-
-
 def test_the_noise_study_ends_in_a_figure_and_a_sentence_for_each_task(tmp_path):
     """With made-up results: no run is behind them."""
     rng = np.random.default_rng(0)
@@ -160,7 +153,7 @@ def test_a_table_of_the_paper_ends_in_its_aggregates_and_curves(tmp_path):
     found = experiments.conclude(planned, tmp_path)
     assert [path.name for path in found.pictures] == ["figure.png", "curves-dmc-hard.png"]
     assert all(
-        "the printed score is reached: not seen (ours is 1 [1, 1] at 500,000 steps" in s for s in found.sentences
+        "the published score is reached: not seen (ours is 1 [1, 1] at 500,000 steps" in s for s in found.sentences
     )
 
 

@@ -1,8 +1,8 @@
 """Results and what they are compared with; needs no jax."""
 
 from dr_q.report.compare import Comparison, compare, other_differences
-from dr_q.report.content import Report, build_report
 from dr_q.report.curves import plot_curves
+from dr_q.report.model import Report, build_report
 from dr_q.report.results import Result, read_results, write_results
 from dr_q.report.write import check_report_folder, write_report
 

@@ -1,4 +1,4 @@
-"""Pictures and tables of the paper's analyses: latent state-actions, priorities by age, information."""
+"""Figures and tables of the paper's analyses: latent state-actions, priorities by age, information."""
 
 import csv
 import itertools
@@ -47,7 +47,7 @@ class Embedding(NamedTuple):
     points: np.ndarray
     """[N, 2]."""
     colour: np.ndarray
-    """[N], in the unit that the picture names."""
+    """[N], in the unit that the figure names."""
     age: np.ndarray
     """[N], transitions added since."""
     perplexity: float
@@ -401,7 +401,7 @@ def write_information(found: Iterable[Information], path: Path) -> None:
 
 
 def _note(figure: Any, text: str) -> None:
-    """What was done, under the picture."""
+    """What was done, under the figure."""
     width = int(figure.get_figwidth() * 17.5)
     figure.supxlabel("\n".join(textwrap.wrap(plain_text(text), width)), fontsize=7, color="0.3", x=0.01, ha="left")
 

@@ -1,4 +1,4 @@
-"""What all pictures share: their panels, letters and file format."""
+"""What all figures share: their panels, letters and file format."""
 
 import textwrap
 import warnings

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.compare import compare
-from dr_q.report.content import verdict
+from dr_q.report.numbers import with_interval
 from dr_q.report.results import Result
-from dr_q.report.statistics import FEWEST_SEEDS, Estimate, mean, means, scores_in_budget
+from dr_q.report.statistics import FEWEST_SEEDS, Estimate, MeanCurve, by_seed, mean, mean_curve, scores_in_budget
 from dr_q.report.style import style
+from dr_q.report.verdicts import published_verdict
 
 LITTLE = 0.1
 """The share of a score under which a difference is called little."""
@@ -57,7 +56,11 @@ def claims_on(task: str, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def judge(results: Iterable[Result], claim: Claim, task: str, budget: int) -> Judgement:
-    """By Welch's interval of the difference, at the last step that all seeds have; the paper's is at `budget`."""
+    """Whether results show one claim on one task, at the last step that all seeds have; the paper's is at `budget`.
+
+    It is judged by Welch's 95% interval of the difference. One claim on one task is a single test, so that it is not
+    corrected for a number of tasks, as the verdicts of `compare` and of a report are.
+    """
     mine = [[r for r in results if r.task == task and r.preset == name] for name in (claim.first, claim.second)]
     nothing = Estimate(math.nan, math.nan, math.nan)
     for name, side in zip((claim.first, claim.second), mine, strict=True):
@@ -69,7 +72,7 @@ def judge(results: Iterable[Result], claim: Claim, task: str, budget: int) -> Ju
         why = f"{claim.first} and {claim.second} were never evaluated at the same step"
         return Judgement(task, claim.says, "not decidable", why, 0, nothing)
     margin = LITTLE * abs(row.means[0])
-    found = f"{claim.first} minus {claim.second} is {_signed(row.difference)}"
+    found = f"{claim.first} minus {claim.second} is {with_interval(row.difference, '+.4g')}"
     if claim.kind == "little":
         found += f", and up to {margin:.4g} is called little"
     seen, why = _seen(claim, row.difference, margin)
@@ -94,21 +97,22 @@ def _seen(claim: Claim, gap: Estimate, margin: float) -> tuple[Seen, str]:
 
 def judge_published(results: Iterable[Result], task: str, preset: str = "dr.q") -> Judgement:
     """Whether our mean is at least the published one's interval, at the paper's budget."""
-    says = "the printed score is reached"
+    says = "the published score is reached"
     mine = [r for r in results if r.task == task and r.preset == preset]
     known = paper_tasks().get(task)
     scores, steps = scores_in_budget(mine, known.agent_steps if known else None)
-    printed = published_score(task)
-    if task not in scores or printed is None or known is None:
-        why = "no results yet" if printed else "the paper prints no score of it"
+    published = published_score(task)
+    if task not in scores or published is None or known is None:
+        why = "no results yet" if published else "the paper has no score of it"
         return Judgement(task, says, "not decidable", why, 0, Estimate(math.nan, math.nan, math.nan))
     ours = mean(scores[task].values())
-    found = verdict(ours, len(scores[task]), steps[task], known.agent_steps, printed)
+    found = published_verdict(ours, len(scores[task]), steps[task], known.agent_steps, published)
     by_verdict: dict[str, Seen] = {"inside": "seen", "above": "seen", "below": "not seen"}
     seen = by_verdict.get(found.what, "not decidable")
-    gap = Estimate(*(x - printed.mean for x in ours))
-    text = f"ours is {_plain(ours)} at {steps[task]:,} steps, the paper's {_plain(Estimate(*printed))} at "
-    return Judgement(task, says, seen, f"{text}{known.agent_steps:,}: {found.what}", steps[task], gap)
+    gap = Estimate(*(x - published.mean for x in ours))
+    own, theirs = with_interval(ours, ".4g"), with_interval(published, ".4g")
+    text = f"ours is {own} at {steps[task]:,} steps, the paper's {theirs} at {known.agent_steps:,}: {found.what}"
+    return Judgement(task, says, seen, text, steps[task], gap)
 
 
 def sentence(task: str, judged: Sequence[Judgement]) -> str:
@@ -129,9 +133,9 @@ def draw_claims(
     figure, panels = new_figure(max(5.6, 3.3 * columns), 3.1 * rows + 0.9, rows, columns, len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for index, preset in enumerate(presets):
-            steps, values = curve([r for r in results if (r.task, r.preset) == (task, preset)])
-            if steps:
-                _line(panel, steps, values, index)
+            found = _curve(results, task, preset)
+            if found.steps:
+                _line(panel, found, index)
         panel.set_title(plain_text(task), fontsize=8.5, loc="left", pad=4)
         said = [f"{j.says}: {j.seen}" for j in judged if j.task == task]
         panel.set_xlabel("\n".join(["agent steps", *map(plain_text, said)]), fontsize=7)
@@ -151,9 +155,13 @@ def draw_claims(
     save_figure(figure, title, path)
 
 
-def _line(panel: Any, steps: Sequence[int], values: Sequence[Estimate], index: int) -> None:
-    look = style(index)
-    middle, low, high = zip(*values, strict=True)
+def _curve(results: Iterable[Result], task: str, preset: str) -> MeanCurve:
+    return mean_curve(by_seed(r for r in results if (r.task, r.preset) == (task, preset)))
+
+
+def _line(panel: Any, curve: MeanCurve, index: int) -> None:
+    look, steps = style(index), curve.steps
+    middle, low, high = zip(*curve.values, strict=True)
     every = max(1, len(steps) // 6)
     panel.plot(steps, middle, linewidth=1.5, markersize=4.2, markevery=(index % every, every), **look)
     if not math.isnan(low[-1]):
@@ -172,18 +180,6 @@ def _seeds(results: Iterable[Result], preset: str) -> str:
     return f"{text} seed{'' if counts == [1] else 's'}"
 
 
-def curve(results: Sequence[Result]) -> tuple[list[int], list[Estimate]]:
-    """Steps that every seed was evaluated at, and the mean with its 95% interval there."""
-    by_seed: dict[int, dict[int, float]] = {}
-    for result in results:
-        by_seed.setdefault(result.seed, {})[result.agent_steps] = result.score
-    if not by_seed:
-        return [], []
-    steps = sorted(set.intersection(*(set(points) for points in by_seed.values())))
-    table = np.array([[points[step] for step in steps] for points in by_seed.values()])
-    return steps, means(table) if steps else []
-
-
 def write_curves(results: Sequence[Result], presets: Sequence[str], path: Path) -> None:
     """Every point of the figure."""
     with path.open("w", newline="") as file:
@@ -191,10 +187,9 @@ def write_curves(results: Sequence[Result], presets: Sequence[str], path: Path) 
         writer.writerow(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"])
         for task in dict.fromkeys(result.task for result in results):
             for preset in presets:
-                mine = [r for r in results if (r.task, r.preset) == (task, preset)]
-                count = len({r.seed for r in mine})
-                for step, value in zip(*curve(mine), strict=True):
-                    writer.writerow([task, preset, step, count, *(f"{x:.6g}" for x in value)])
+                found = _curve(results, task, preset)
+                for step, value in zip(found.steps, found.values, strict=True):
+                    writer.writerow([task, preset, step, found.seeds, *(f"{x:.6g}" for x in value)])
 
 
 def write_verdicts(judged: Iterable[Judgement], path: Path) -> None:
@@ -204,13 +199,3 @@ def write_verdicts(judged: Iterable[Judgement], path: Path) -> None:
         writer.writerow(["task", "statement", "verdict", "why", "agent_steps", "difference", "low", "high"])
         for j in judged:
             writer.writerow([*j[:5], *(f"{x:.6g}" for x in j.difference)])
-
-
-def _signed(estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return f"{estimate.value:+.4g}"
-    return f"{estimate.value:+.4g} [{estimate.low:+.4g}, {estimate.high:+.4g}]"
-
-
-def _plain(estimate: Estimate) -> str:
-    return f"{estimate.value:.4g}" + ("" if math.isnan(estimate.low) else f" [{estimate.low:.4g}, {estimate.high:.4g}]")

@@ -2,10 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dr_q.report.numbers import count, with_interval
 from dr_q.report.results import Result, labelled_runs
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
@@ -18,6 +19,7 @@ from dr_q.report.statistics import (
     normalised,
     overall,
 )
+from dr_q.report.verdicts import DifferenceVerdict, difference_verdict, interval_verdict
 
 
 class TaskComparison(NamedTuple):
@@ -36,12 +38,12 @@ class TaskComparison(NamedTuple):
     p: float
     """By Welch's test; nan of too few seeds."""
     p_holm: float
-    """Corrected for the number of tasks."""
+    """Holm-corrected for the number of tasks that are compared; nan of too few seeds."""
 
     @property
-    def verdict(self) -> str:
-        """What its interval says."""
-        return _verdict(self.difference)
+    def verdict(self) -> DifferenceVerdict:
+        """Whether the two are significantly different, after Holm's correction."""
+        return difference_verdict(self.difference.value, self.p_holm)
 
 
 class Comparison(NamedTuple):
@@ -64,32 +66,30 @@ class Comparison(NamedTuple):
             chance = ""
             if not math.isnan(self.difference.low):
                 chance = f", and a run of {first} is better than one of {second} with probability "
-                chance += _plain(self.improvement)
+                chance += with_interval(self.improvement, ".2f")
             said.append(
-                f"Over {known} task{'s' if known > 1 else ''}, {first} minus {second} is {_signed(self.difference)} in "
-                f"normalised score{chance}: {_conclusion(self.difference, first, second)}."
+                f"Over {count(known, 'task')}, {first} minus {second} is "
+                f"{with_interval(self.difference, '+.3f')} in normalised score{chance}: "
+                f"{_conclusion(self.difference, first, second)}."
             )
         clear = [task for task in self.tasks if task.verdict in ("above", "below")]
-        unclear = [task for task in self.tasks if task.verdict == "no difference seen"]
+        unclear = [task for task in self.tasks if task.verdict == "no significant difference"]
         few = [task for task in self.tasks if task.verdict == "too few seeds"]
+        note = holm_note(len(clear) + len(unclear))
+        corrected = f" ({note})" if note else ""
         if clear:
             parts = [f"{task.verdict} on {task.task}" for task in clear]
-            by_chance = 0.05 * (len(self.tasks) - len(few))
-            said.append(
-                f"{first} is {', '.join(parts)}; of {len(self.tasks) - len(few)} intervals about {by_chance:.1f} would "
-                "exclude 0 by chance."
-            )
+            said.append(f"{first} is {', '.join(parts)}{corrected}.")
         if unclear:
             widest = max(unclear, key=lambda task: task.difference.high - task.difference.low)
             said.append(
-                f"On {len(unclear)} task{'s' if len(unclear) > 1 else ''} no difference is seen, which does not mean "
-                f"that there is none: on {widest.task} anything from {widest.difference.low:+.4g} to "
-                f"{widest.difference.high:+.4g} fits."
+                f"On {count(len(unclear), 'task')} there is no significant difference{corrected}. This does not "
+                f"mean that there is none: the 95% interval on {widest.task} goes from {widest.difference.low:+.4g} to "
+                f"{widest.difference.high:+.4g}."
             )
         if few:
             said.append(
-                f"On {len(few)} task{'s' if len(few) > 1 else ''} one side has fewer than {FEWEST_SEEDS} seeds: "
-                "nothing can be said."
+                f"On {count(len(few), 'task')} one side has fewer than {FEWEST_SEEDS} seeds: nothing can be said."
             )
         if self.left_out:
             said.append(f"Not compared, because only one side has them: {', '.join(self.left_out)}.")
@@ -116,9 +116,6 @@ def compare(
         gap, chance = difference(a.values(), b.values()), improvement(a.values(), b.values())
         p = difference_p(a.values(), b.values())
         rows.append(TaskComparison(task, step, (len(a), len(b)), means, deviations, gap, chance, p, math.nan))
-    tested = [row for row in rows if not math.isnan(row.p)]
-    corrected = dict(zip((row.task for row in tested), holm([row.p for row in tested]), strict=True))
-    rows = [row._replace(p_holm=corrected.get(row.task, math.nan)) for row in rows]
     if not rows:
         raise ValueError(
             f"{names[0]} and {names[1]} have no task in common at a step that all their seeds were evaluated at; "
@@ -131,7 +128,17 @@ def compare(
     known = [normalised(side) for side in sides]
     if known[0]:
         gap, chance = overall(known[0], known[1])
-    return Comparison(names, rows, gap, chance, left_out)
+    return Comparison(names, holm_corrected(rows), gap, chance, left_out)
+
+
+def holm_corrected(rows: Sequence[TaskComparison]) -> list[TaskComparison]:
+    """The same rows, with p-values corrected for the number of tests among them."""
+    return [row._replace(p_holm=p) for row, p in zip(rows, holm([row.p for row in rows]), strict=True)]
+
+
+def holm_note(tested: int) -> str:
+    """What is said of p-values that were corrected for a number of tasks; one alone needs no correction."""
+    return f"p-values are Holm-corrected for {count(tested, 'task')}" if tested > 1 else ""
 
 
 def _deviation(values: Collection[float]) -> float:
@@ -151,33 +158,13 @@ def _paper_tasks_in(rows: list[TaskComparison]) -> int:
     return len(normalised({row.task: {0: 0.0} for row in rows}))
 
 
-def _verdict(gap: Estimate) -> str:
-    if math.isnan(gap.low):
-        return "too few seeds"
-    if gap.low > 0:
-        return "above"
-    return "below" if gap.high < 0 else "no difference seen"
-
-
 def _conclusion(gap: Estimate, first: str, second: str) -> str:
     return {
         "above": f"{first} is better on average over these tasks",
         "below": f"{second} is better on average over these tasks",
-        "no difference seen": "which of them is better on average is not settled",
+        "no significant difference": "on average over these tasks there is no significant difference",
         "too few seeds": f"with fewer than {FEWEST_SEEDS} seeds a side, no interval can be given",
-    }[_verdict(gap)]
-
-
-def _signed(estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return f"{estimate.value:+.3f}"
-    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
-
-
-def _plain(estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    }[interval_verdict(gap)]
 
 
 def other_differences(sources: tuple[str, str], tasks: Collection[str]) -> list[str]:

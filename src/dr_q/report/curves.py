@@ -1,17 +1,15 @@
-"""Learning curves as a picture."""
+"""Learning curves as a figure."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.content import counterpart
+from dr_q.report.model import counterpart
 from dr_q.report.results import preset_of
-from dr_q.report.statistics import FEWEST_SEEDS, means
+from dr_q.report.statistics import FEWEST_SEEDS, mean_curve
 from dr_q.report.style import style
 from dr_q.run_folder import RunRecord
 
@@ -19,7 +17,7 @@ MOST_COLUMNS = 4
 
 
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
-    """Mean return over seeds with its 95% interval, a panel for each task, the published score beside the runs.
+    """Mean return over seeds with its 95% interval, a panel for each task, and the published score.
 
     Runs without evaluations are left out; ValueError if no other is there.
     """
@@ -46,14 +44,15 @@ def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -
     """A preset looks the same in every panel; its second run in one takes a style that no preset has."""
     taken: set[int] = set()
     for run, name in zip(runs, _names(runs), strict=True):
-        steps, mean, half, count = _summary(run)
+        curve = mean_curve({seed: dict(points) for seed, points in run.evaluations.items()})
         i = order.index(preset_of(run))
         i = i if i not in taken else max(*taken, len(order) - 1) + 1
         taken.add(i)
-        label = plain_text(f"{name} ({count} seed{'s' if count > 1 else ''})")
-        panel.plot(steps, mean, **style(i), label=label, linewidth=1.6, markersize=3)
-        if count > 1:
-            panel.fill_between(steps, mean - half, mean + half, color=style(i)["color"], alpha=0.2, linewidth=0)
+        label = plain_text(f"{name} ({curve.seeds} seed{'s' if curve.seeds > 1 else ''})")
+        panel.plot(curve.steps, [v.value for v in curve.values], **style(i), label=label, linewidth=1.6, markersize=3)
+        if curve.seeds >= FEWEST_SEEDS:
+            low, high = [v.low for v in curve.values], [v.high for v in curve.values]
+            panel.fill_between(curve.steps, low, high, color=style(i)["color"], alpha=0.2, linewidth=0)
     _published_lines(panel, task, [preset_of(run) for run in runs])
     panel.set_title(plain_text(task), fontsize=8.5, loc="left")
     panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
@@ -73,7 +72,7 @@ def _names(runs: list[RunRecord]) -> list[str]:
 
 
 def _published_lines(panel: Any, task: str, presets: list[str]) -> None:
-    """What the paper prints for the algorithms that the presets are; for DR.Q where they are none of them."""
+    """The published scores of the algorithms that the presets are; of DR.Q where they are none of them."""
     known = dict.fromkeys(name for preset in presets if (name := counterpart(preset)))
     for name in known or {"DR.Q": None}:
         score = published_score(task, name)
@@ -90,13 +89,3 @@ def _published_lines(panel: Any, task: str, presets: list[str]) -> None:
             fontsize=7,
             color="0.3",
         )
-
-
-def _summary(run: RunRecord) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Steps that every seed was evaluated at, mean, half of the 95% interval, and how many seeds."""
-    curves = [dict(points) for points in run.evaluations.values()]
-    steps = sorted(set.intersection(*(set(curve) for curve in curves)))
-    values = np.array([[curve[step] for step in steps] for curve in curves])
-    found = means(values)
-    half = np.nan_to_num([estimate.high - estimate.value for estimate in found])  # none of fewer than 3 seeds
-    return np.array(steps), values.mean(axis=0), half, len(curves)

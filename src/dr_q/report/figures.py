@@ -1,15 +1,16 @@
-"""A report's pictures: the page's charts for print, told apart without colour."""
+"""A report's figures: the page's charts as PNG files, legible without colour. They are drawn from the model."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.paper import Published
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.content import OTHER, STATISTICS, Column, Curve, Report, Row, Task
+from dr_q.report.model import OTHER, STATISTICS, Curve, Report, Task
+from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
+from dr_q.report.wording import SUITE_TITLES, how_early, mean_label
 
 _COLUMNS = 4
 _LEGEND = 6
@@ -23,7 +24,7 @@ _TALL = 34
 
 def curve_grids(report: Report, folder: Path) -> Iterator[str]:
     """curves-SUITE.png: a panel for each task; yields the suite that was drawn."""
-    for suite, title in report.suites:
+    for suite in report.suites:
         tasks = [task for task in report.tasks if task.suite == suite]
         curves = {(curve.task, curve.preset): curve for curve in report.curves if curve.suite == suite}
         tasks = [task for task in tasks if any(task.name == name for name, _ in curves)]
@@ -37,14 +38,17 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
         shown = {preset for _, preset in curves}
         _legend(figure, report, shown, paper=suite != OTHER)
         save_figure(
-            figure, f"{title}: return (mean over seeds, 95% interval) by agent steps", folder / f"curves-{suite}.png"
+            figure,
+            f"{SUITE_TITLES[suite]}: return (mean over seeds, 95% interval) by agent steps",
+            folder / f"curves-{suite}.png",
         )
         yield suite
 
 
 def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str, str], Curve]) -> None:
     last = 0
-    for series in report.series:
+    every_series = series_of(report)
+    for series in every_series:
         curve = curves.get((task.name, series.name)) if series.ours else None
         if curve is None:
             continue
@@ -55,7 +59,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
         if not math.isnan(low[-1]):
             panel.fill_between(curve.steps, low, high, color=look["color"], alpha=0.18, linewidth=0)
         last = max(last, curve.steps[-1])
-    published = [s for s in report.series if not s.ours and s.counterpart and s.name in task.published]
+    published = [s for s in every_series if not s.ours and s.counterpart and s.name in task.published]
     end = max(last, task.budget or 0) or 1
     for i, series in enumerate(published):
         score = task.published[series.name]
@@ -75,85 +79,83 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
 
 
 def aggregate_figure(report: Report, path: Path) -> None:
-    """aggregates.png: for each suite mean, median and IQM, of runs and in print."""
-    rows = report.table("aggregates").rows
-    suites = [(name, title) for name, title in report.suites if any(row.suite == name for row in rows)]
+    """aggregates.png: for each suite mean, median and IQM, of our runs and published."""
+    suites = [name for name in report.suites if any(found.suite == name for found in report.aggregates)]
     if not suites:
         return
-    count = max(sum(row.suite == name for row in rows) for name, _ in suites)
+    count = max(sum(found.suite == name for found in report.aggregates) for name in suites)
     figure, axes = new_figure(9.5, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
-    for i, (suite, title) in enumerate(suites):
-        mine = [row for row in rows if row.suite == suite]
+    styles = {series.key: series for series in series_of(report)}
+    for i, suite in enumerate(suites):
+        mine = [found for found in report.aggregates if found.suite == suite]
+        looks = [styles[(ours if found.ours else paper)(found.name)] for found in mine]
+        labels = [f"{found.name} ({'ours' if found.ours else 'paper'})" for found in mine]
         for j, statistic in enumerate(STATISTICS):
             panel = axes[i * len(STATISTICS) + j]
-            _dots(
-                panel, report, mine, -len(STATISTICS) + j, [_aggregate_label(row) for row in mine] if j == 0 else None
-            )
-            panel.set_title(f"{title}: {statistic}" if j == 0 else statistic, fontsize=8, loc="left", pad=3)
+            values = [found.value(statistic) for found in mine]
+            _dots(panel, list(zip(values, looks, strict=True)), labels if j == 0 else None)
+            title = f"{SUITE_TITLES[suite]}: {statistic}" if j == 0 else statistic
+            panel.set_title(title, fontsize=8, loc="left", pad=3)
     save_figure(figure, _titled(report, "Normalised scores with 95% intervals"), path)
 
 
 def comparison_figure(report: Report, path: Path) -> None:
-    """Our runs among all printed algorithms: the mean normalised score of each suite, best first.
+    """Our runs among all published algorithms: the mean normalised score of each suite, best first.
 
-    Where only some of a suite's tasks have runs, everyone's mean is that of these tasks; print has no interval for it.
+    Where only some of a suite's tasks have runs, everyone's mean is of these tasks; the paper has no interval for that.
     """
-    shown = [(suite, *found) for suite in report.suites if (found := means_of(report, suite[0]))]
+    shown = [found for suite in report.suites if (found := report.means_of(suite))]
     if not shown:
         return
+    bars = [
+        [
+            (name, is_ours, Estimate(*mean))
+            for is_ours, means in ((True, found.ours), (False, found.published))
+            for name, mean in means.items()
+            if not math.isnan(mean[0])
+        ]
+        for found in shown
+    ]
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
-    tallest = max(len(means) for _, _, means in shown)
-    figure, axes = new_figure(max(5.2, 3.3 * columns), (0.19 * tallest + 0.75) * rows + 0.5, rows, columns, len(shown))
-    for panel, ((_, title), which, means) in zip(axes, shown, strict=True):
-        ordered = sorted(means, key=lambda found: -found[1].value)
-        for y, (column, mean) in enumerate(ordered):
-            ours = column.group == "ours"
-            panel.barh(y, mean.value, height=0.62, color="0.35" if ours else "0.85", edgecolor="0.35", linewidth=0.6)
+    height = (0.19 * max(map(len, bars)) + 0.75) * rows + 0.5
+    figure, axes = new_figure(max(5.2, 3.3 * columns), height, rows, columns, len(shown))
+    for panel, found, means in zip(axes, shown, bars, strict=True):
+        ordered = sorted(means, key=lambda bar: -bar[2].value)
+        for y, (_, is_ours, mean) in enumerate(ordered):
+            fill = "0.35" if is_ours else "0.85"
+            panel.barh(y, mean.value, height=0.62, color=fill, edgecolor="0.35", linewidth=0.6)
             if not math.isnan(mean.low):
                 reach = [[mean.value - mean.low], [mean.high - mean.value]]
                 panel.errorbar(mean.value, y, xerr=reach, color="black", linewidth=1, capsize=1.5)
-        labels = [column.label if column.group == "paper" else f"{column.label} (ours)" for column, _ in ordered]
+        labels = [f"{name} (ours)" if is_ours else name for name, is_ours, _ in ordered]
         panel.set_yticks(range(len(ordered)), [plain_text(label) for label in labels], fontsize=7)
-        for tick, (column, _) in zip(panel.get_yticklabels(), ordered, strict=True):
-            tick.set_fontweight("bold" if column.group == "ours" else "normal")
+        for tick, (_, is_ours, _) in zip(panel.get_yticklabels(), ordered, strict=True):
+            tick.set_fontweight("bold" if is_ours else "normal")
         panel.set_ylim(len(ordered) - 0.4, -0.6)
         panel.grid(axis="y", visible=False)
-        panel.set_title(f"{title}, {which[0].lower()}{which[1:]}", fontsize=8, loc="left", pad=3)
-    save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, in print; 95% intervals"), path)
+        which = mean_label(found)
+        title = f"{SUITE_TITLES[found.suite]}, {which[0].lower()}{which[1:]}"
+        panel.set_title(title, fontsize=8, loc="left", pad=3)
+    save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, published; 95% intervals"), path)
 
 
 def _titled(report: Report, title: str) -> str:
-    """With a warning where scores are early ones; those in print are of the end."""
-    return f"{title} (early: {report.early})" if report.early else title
-
-
-def means_of(report: Report, suite: str) -> tuple[str, list[tuple[Column, Estimate]]] | None:
-    """What the mean is of, and the columns that have one; None where no run counts."""
-    tables = [table for table in report.tables if table.name == f"scores-{suite}"]
-    for footer in reversed(tables[0].footer if tables else []):  # of the same tasks first, where that differs
-        cells = list(zip(tables[0].columns, footer.cells, strict=True))
-        label = str(footer.cells[0])
-        means = [(column, _as_estimate(cell)) for column, cell in cells if isinstance(cell, Estimate | Published)]
-        if label.startswith("Mean") and any(column.group == "ours" for column, _ in means):
-            return label, [(column, mean) for column, mean in means if not math.isnan(mean.value)]
-    return None
-
-
-def _as_estimate(cell: Estimate | Published) -> Estimate:
-    return Estimate(*cell)
+    """With a warning where scores are early ones; published ones are of the end."""
+    early = how_early(report.finals)
+    return f"{title} (early: {early})" if early else title
 
 
 def profile_figure(report: Report, path: Path) -> None:
     """profiles.png: the share of runs above each normalised score."""
-    suites = [(name, title) for name, title in report.suites if any(p.suite == name for p in report.profiles)]
+    suites = [name for name in report.suites if any(p.suite == name for p in report.profiles)]
     if not suites:
         return
     columns = min(3, len(suites))
     rows = math.ceil(len(suites) / columns)
     figure, axes = new_figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns, len(suites))
-    styles = {series.name: series.style for series in report.series if series.ours}
-    for panel, (suite, title) in zip(axes, suites, strict=True):
+    styles = {series.name: series.style for series in series_of(report) if series.ours}
+    for panel, suite in zip(axes, suites, strict=True):
         for found in (p for p in report.profiles if p.suite == suite):
             look = style(styles[found.preset])
             share, low, high = zip(*found.shares, strict=True)
@@ -162,18 +164,20 @@ def profile_figure(report: Report, path: Path) -> None:
             )
             panel.fill_between(found.thresholds, low, high, color=look["color"], alpha=0.15, linewidth=0)
         panel.set_ylim(-0.03, 1.03)
-        panel.set_title(title, fontsize=8, loc="left", pad=3)
+        panel.set_title(SUITE_TITLES[suite], fontsize=8, loc="left", pad=3)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
     save_figure(figure, _titled(report, "Share of runs above a normalised score"), path)
 
 
 def improvement_figure(report: Report, path: Path) -> None:
     """improvement.png: the chance that a run of a preset beats one of the base."""
-    rows = report.table("improvement").rows
-    if not rows:
+    found = [one for one in report.comparisons if one.pair.improvement is not None]
+    if not found:
         return
-    figure, axes = new_figure(6.4, 0.24 * len(rows) + 1.1, 1, 1)
-    _dots(axes[0], report, rows, -1, [f"{row.cells[0]}: {row.cells[1]}" for row in rows])
+    figure, axes = new_figure(6.4, 0.24 * len(found) + 1.1, 1, 1)
+    styles = {series.key: series for series in series_of(report)}
+    dots = [(one.pair.improvement, styles[ours(one.preset)]) for one in found]
+    _dots(axes[0], dots, [f"{SUITE_TITLES[one.suite]}: {one.preset}" for one in found])
     axes[0].axvline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
     axes[0].set_xlim(-0.02, 1.02)
     title = f"Probability that a run is better than one of {report.base}, 95% interval"
@@ -182,25 +186,23 @@ def improvement_figure(report: Report, path: Path) -> None:
 
 def ablation_figure(report: Report, path: Path) -> None:
     """ablations.png: the normalised score of every preset, task by task."""
-    if sum(series.ours for series in report.series) < 2:
+    if len(report.presets) < 2:
         return
-    rows = [row for row in report.table("finals").rows if row.cells[6] is not None]
-    tasks = list(dict.fromkeys(row.task for row in rows))
+    units = {(f.task, f.preset): f.normalised for f in report.finals if f.normalised is not None}
+    tasks = list(dict.fromkeys(task for task, _ in units))
     if not tasks:
         return
-    presets = [series for series in report.series if any(row.series == series.key for row in rows)]
+    presets = [series for series in series_of(report) if series.ours and any(p == series.name for _, p in units)]
     columns = math.ceil(len(tasks) / _TALL)
     tall = math.ceil(len(tasks) / columns)
     figure, axes = new_figure(max(5.6, 4.6 * columns), tall * (0.11 * len(presets) + 0.09) + 1.1, 1, columns)
     for i, panel in enumerate(axes):
         part = tasks[i * tall : (i + 1) * tall]
-        for row in rows:
-            unit = row.cells[6]
-            if row.task in part and isinstance(unit, Estimate):
-                here = [s for s in presets if any((other.task, other.series) == (row.task, s.key) for other in rows)]
-                place = [series.key for series in here].index(row.series)
-                y = part.index(row.task) + (place - (len(here) - 1) / 2) / (len(presets) + 1)
-                _dot(panel, unit, y, here[place].style)
+        for row, task in enumerate(part):
+            here = [series for series in presets if (task, series.name) in units]
+            for place, series in enumerate(here):
+                y = row + (place - (len(here) - 1) / 2) / (len(presets) + 1)
+                _dot(panel, units[task, series.name], y, series.style)
         _row_labels(panel, part)
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
@@ -215,17 +217,12 @@ FIGURES: dict[str, Callable[[Report, Path], None]] = {
 }
 
 
-def _aggregate_label(row: Row) -> str:
-    return f"{row.cells[1]} ({'ours' if row.cells[2] == 'runs' else 'paper'})"
-
-
-def _dots(panel: Any, report: Report, rows: Sequence[Row], column: int, labels: list[str] | None) -> None:
-    styles = {series.key: series for series in report.series}
-    for y, row in enumerate(rows):
-        cell = row.cells[column]
-        if isinstance(cell, Estimate | Published):
-            _dot(panel, Estimate(*cell), y, styles[row.series].style, hollow=not styles[row.series].ours)
-    _row_labels(panel, labels or [""] * len(rows))
+def _dots(panel: Any, dots: Sequence[tuple[Sequence[float] | None, Series]], labels: list[str] | None) -> None:
+    """A value with its interval in each row, hollow where it is the paper's."""
+    for y, (value, series) in enumerate(dots):
+        if value is not None:
+            _dot(panel, Estimate(*value), y, series.style, hollow=not series.ours)
+    _row_labels(panel, labels or [""] * len(dots))
 
 
 def _dot(panel: Any, estimate: Estimate, y: int | float, index: int, hollow: bool = False) -> None:
@@ -255,14 +252,14 @@ def _legend(figure: Any, report: Report, shown: set[str], paper: bool, lines: bo
     from matplotlib.lines import Line2D
 
     handles = []
-    for series in report.series:
+    for series in series_of(report):
         if series.ours and series.name in shown:
             look = style(series.style) if lines else {**style(series.style), "linestyle": ""}
             handles.append(Line2D([], [], linewidth=1.4, markersize=4, label=plain_text(series.name), **look))
-    for series in report.series:
+    for series in series_of(report):
         if paper and not series.ours and series.counterpart:
             look = {**style(series.style), "linestyle": "-"}
-            label = f"{series.name} in print: mean at the end, 95% interval"
+            label = f"published {series.name}: mean at the end, 95% interval"
             handles.append(
                 Line2D([], [], linewidth=2.6, alpha=0.75, markersize=5, markeredgecolor="white", label=label, **look)
             )

@@ -12,18 +12,38 @@ from typing import Any
 
 from dr_q import __version__
 from dr_q.paper import Published
-from dr_q.report.content import VERDICT_SEEDS, Cell, Report, Row, Table, Verdict
+from dr_q.report.model import Report
+from dr_q.report.numbers import significant
+from dr_q.report.series import series_of
 from dr_q.report.statistics import CONFIDENCE, FEWEST_SEEDS, REPETITIONS, Estimate
-from dr_q.report.tables import significant
+from dr_q.report.tables import Cell, Row, Table, VerdictCell, tables_of
+from dr_q.report.verdicts import PUBLISHED_SEEDS
+from dr_q.report.wording import SUITE_TITLES, facts, findings, warnings
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
+SCRIPT = (
+    "data.js",
+    "elements.js",
+    "numbers.js",
+    "state.js",
+    "tooltip.js",
+    "charts.js",
+    "plots.js",
+    "tables.js",
+    "sections.js",
+    "filters.js",
+    "window.js",
+    "main.js",
+)
+"""The parts of the page's script in page/js, in the order in which they run."""
 
 
 def page(report: Report) -> str:
     """The whole page."""
     folder = importlib.resources.files("dr_q.report") / "page"
-    template, style, script = ((folder / f"page.{kind}").read_text() for kind in ("html", "css", "js"))
+    template, style = ((folder / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css"))
+    script = _script()
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -51,16 +71,16 @@ def data(report: Report) -> dict[str, Any]:
     """The report as JSON takes it."""
     return {
         "version": __version__,
-        "facts": report.facts,
-        "findings": report.findings,
-        "warnings": report.warnings,
-        "suites": [{"name": name, "title": title} for name, title in report.suites],
-        "series": [series._asdict() for series in report.series],
+        "facts": facts(report),
+        "findings": findings(report),
+        "warnings": warnings(report),
+        "suites": [{"name": name, "title": SUITE_TITLES[name]} for name in report.suites],
+        "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
         "confidence": CONFIDENCE,
         "repetitions": REPETITIONS,
         "fewestSeeds": FEWEST_SEEDS,
-        "verdictSeeds": VERDICT_SEEDS,
+        "verdictSeeds": PUBLISHED_SEEDS,
         "tasks": [
             {**task._asdict(), "published": {name: _triple(cell) for name, cell in task.published.items()}}
             for task in report.tasks
@@ -76,8 +96,15 @@ def data(report: Report) -> dict[str, Any]:
             }
             for found in report.profiles
         ],
-        "tables": {table.name: _table(table) for table in report.tables},
+        "tables": {table.name: _table(table) for table in tables_of(report)},
     }
+
+
+def _script() -> str:
+    """All parts in one function, so that they share their names with each other and with nothing else."""
+    folder = importlib.resources.files("dr_q.report") / "page" / "js"
+    parts = ((folder / name).read_text(encoding="utf-8") for name in SCRIPT)
+    return "\n".join(['"use strict";', "(() => {", *parts, "})();", ""])
 
 
 def _table(table: Table) -> dict[str, Any]:
@@ -94,7 +121,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _cell(cell: Cell) -> Any:
-    if isinstance(cell, Verdict):
+    if isinstance(cell, VerdictCell):
         return {"verdict": cell.what, "why": cell.why}
     if isinstance(cell, Estimate | Published):
         return {"value": _triple(cell), "printed": isinstance(cell, Published)}

@@ -18,6 +18,8 @@ FEWEST_SEEDS = 3
 """Under which no interval is given."""
 Scores = dict[str, dict[int, float]]
 """For each task the score of each seed."""
+Curves = Mapping[int, Mapping[int, float]]
+"""For each seed its score by agent steps."""
 
 
 class Estimate(NamedTuple):
@@ -42,21 +44,64 @@ class Aggregates(NamedTuple):
     tasks: int
 
 
+class MeanCurve(NamedTuple):
+    """A learning curve: the mean over seeds at every step that all of them were evaluated at."""
+
+    steps: list[int]
+    values: list[Estimate]
+    """One for each step."""
+    seeds: int
+
+
+class Sample(NamedTuple):
+    """What a mean and its interval need to know of several seeds."""
+
+    mean: float
+    deviation: float
+    """Standard deviation over seeds; nan of one seed."""
+    seeds: int
+
+
+def by_seed(results: Iterable[Result]) -> Curves:
+    """Results of one task and preset as one learning curve for each seed."""
+    found: dict[int, dict[int, float]] = {}
+    for result in results:
+        found.setdefault(result.seed, {})[result.agent_steps] = result.score
+    return found
+
+
+def common_steps(curves: Curves) -> list[int]:
+    """The steps that every seed was evaluated at, in order."""
+    steps = [set(points) for points in curves.values()]
+    return sorted(set.intersection(*steps)) if steps else []
+
+
+def mean_curve(curves: Curves) -> MeanCurve:
+    """Mean over seeds with its 95% interval, at every step that all seeds have.
+
+    Args:
+        curves: for each seed its score by agent steps; `by_seed` makes them from results.
+    """
+    steps = common_steps(curves)
+    table = np.array([[points[step] for step in steps] for points in curves.values()])
+    return MeanCurve(steps, means(table) if steps else [], len(curves))
+
+
 def final_scores(results: Iterable[Result], at: int | None = None) -> tuple[Scores, dict[str, int]]:
     """The score of each seed at one step, the same for all seeds of a task, and that step.
 
     It is the last that every seed of the task has, or the last of those up to `at`.
     """
-    by_task: dict[str, dict[int, dict[int, float]]] = {}
+    by_task: dict[str, list[Result]] = {}
     for result in results:
-        by_task.setdefault(result.task, {}).setdefault(result.seed, {})[result.agent_steps] = result.score
+        by_task.setdefault(result.task, []).append(result)
     scores, steps = {}, {}
-    for task, seeds in sorted(by_task.items()):
-        common = set.intersection(*(set(points) for points in seeds.values()))
-        common = {step for step in common if at is None or step <= at}
+    for task, own in sorted(by_task.items()):
+        curves = by_seed(own)
+        common = [step for step in common_steps(curves) if at is None or step <= at]
         if common:
-            steps[task] = max(common)
-            scores[task] = {seed: points[steps[task]] for seed, points in sorted(seeds.items())}
+            steps[task] = common[-1]
+            scores[task] = {seed: points[common[-1]] for seed, points in sorted(curves.items())}
     return scores, steps
 
 
@@ -80,6 +125,28 @@ def table(scores: Scores) -> np.ndarray:
     """[seeds, tasks] of the first seeds that every task has."""
     count = min(len(seeds) for seeds in scores.values())
     return np.array([list(seeds.values())[:count] for seeds in scores.values()]).T
+
+
+def sample(values: Iterable[float]) -> Sample:
+    """Mean, standard deviation and number of scores, one of each seed."""
+    given = np.asarray(list(values), float)
+    return Sample(float(given.mean()), float(given.std(ddof=1)) if len(given) > 1 else np.nan, len(given))
+
+
+def sample_mean(of: Sample) -> Estimate:
+    """Its mean with its interval, by Student's t; as `mean`, where single seeds are not known."""
+    return _of_samples(of.mean, of)
+
+
+def sample_difference(a: Sample, b: Sample) -> Estimate:
+    """Mean of a minus mean of b, by Welch's t; as `difference`, where single seeds are not known."""
+    return _of_samples(a.mean - b.mean, a, b)
+
+
+def _of_samples(value: float, *samples: Sample) -> Estimate:
+    if min(s.seeds for s in samples) < FEWEST_SEEDS:
+        return Estimate(value, np.nan, np.nan)
+    return satterthwaite(value, [(s.deviation**2 / s.seeds, s.seeds - 1) for s in samples])
 
 
 def mean(values: Iterable[float]) -> Estimate:
@@ -132,11 +199,15 @@ def difference_p(a: Iterable[float], b: Iterable[float]) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """p-values of several comparisons, corrected for their number by Holm's method; statsmodels is too large for it."""
-    order = np.argsort(chances)
-    factors = len(chances) - np.arange(len(chances))
-    corrected = np.empty(len(chances))
-    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * np.asarray(chances, float)[order]))
+    """p-values of several comparisons, corrected for their number by Holm's method.
+
+    nan, where no test was possible, stays nan and does not count. (statsmodels is too large for this.)
+    """
+    given = np.asarray(chances, float)
+    order = [int(i) for i in np.argsort(given) if not np.isnan(given[i])]
+    factors = len(order) - np.arange(len(order))
+    corrected = np.full(len(given), np.nan)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(factors * given[order]))
     return corrected.tolist()
 
 

@@ -1,209 +1,335 @@
-"""A report's tables as CSV and as LaTeX."""
+"""A report's tables, made from its numbers. What the page, CSV and LaTeX show is in them; nothing is read from them."""
 
-import csv
-import io
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import NamedTuple
 
-from dr_q.paper import Published
-from dr_q.report.content import Cell, Column, Report, Row, Table, Verdict
+from dr_q.paper import PRINT_NOTES, Published, algorithms, published_score
+from dr_q.report.model import (
+    OTHER,
+    STATISTICS,
+    Final,
+    Report,
+    SuiteAggregate,
+    counterpart,
+    task_order,
+    tasks_of,
+)
+from dr_q.report.numbers import count
+from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
-
-WIDE = 7
-"""Columns from which on a LaTeX table is scaled to the page, if it is wider."""
-STACKED = 5
-"""Columns with intervals from which on they stand under their values."""
-ROWS_OF_A_PAGE = 40
-_LETTERS = "äöüßéèáàíóúñç"
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-}
+from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
+from dr_q.report.wording import SUITE_TITLES, how_early, mean_label, setting_text, some, why
 
 
-def number(value: int | float, kind: str) -> str:
-    """A number as the page and LaTeX show it; the page's `number` in page.js does the same."""
-    if kind == "count":
-        return f"{value:,.0f}"
-    if kind == "unit":
-        return f"{value:.3f}"
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    sign = "+" if kind == "signed" else ""
-    return f"{value:{sign}.{digits}f}"
+class VerdictCell(NamedTuple):
+    """A verdict, and the figures behind it."""
+
+    what: str
+    why: str
 
 
-def significant(value: float) -> float | None:
-    """A number as CSV and the page's data have it: six digits, None where there is none."""
-    return None if math.isnan(value) else float(f"{value:.6g}")
+Cell = str | int | float | Estimate | Published | VerdictCell | None
 
 
-def csv_text(table: Table) -> str:
-    """The table with a column for each value and each end of an interval; the footer's rows are marked."""
-    header, wide = [], [_has_interval(table, i) for i in range(len(table.columns))]
-    for column, interval in zip(table.columns, wide, strict=True):
-        name = f"{column.group} {column.label}".strip()
-        header += [name, f"{name} low", f"{name} high"] if interval else [name]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    for row in (*table.rows, *table.footer):
-        values: list[str | int | float | None] = []
-        for cell, interval in zip(row.cells, wide, strict=True):
-            values += _csv_cell(cell, interval)
-        writer.writerow(["" if value is None else value for value in values])
-    return out.getvalue()
+class Column(NamedTuple):
+    """One column of a table."""
+
+    label: str
+    kind: str
+    """text, count, score, signed, unit (normalised scores, shares), rate or verdict."""
+    series: str = ""
+    """Key of the preset or algorithm that it belongs to; it can be hidden with it."""
+    group: str = ""
+    """ours or paper, where a table has both."""
 
 
-def curves_csv(report: Report) -> str:
-    """Every point of every learning curve."""
-    rows = (
-        [curve.task, curve.preset, step, curve.seeds, *map(significant, value)]
-        for curve in report.curves
-        for step, value in zip(curve.steps, curve.values, strict=True)
-    )
-    return _rows_csv(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"], rows)
+class Row(NamedTuple):
+    """One row, and what it can be filtered by."""
+
+    cells: list[Cell]
+    suite: str = ""
+    task: str = ""
+    series: str = ""
+    has_runs: bool = True
 
 
-def profiles_csv(report: Report) -> str:
-    """Every point of every performance profile."""
-    rows = (
-        [found.suite, found.preset, found.tasks, found.seeds, significant(threshold), *map(significant, share)]
-        for found in report.profiles
-        for threshold, share in zip(found.thresholds, found.shares, strict=True)
-    )
-    return _rows_csv(["suite", "preset", "tasks", "seeds", "normalised score", "share", "low", "high"], rows)
+class Table(NamedTuple):
+    """A table of the page, a CSV file and a LaTeX table."""
+
+    name: str
+    title: str
+    columns: list[Column]
+    rows: list[Row]
+    footer: list[Row]
+    """Aggregates under it; not sorted."""
+    notes: list[str]
+    missing: str
+    """What to say where there are no rows."""
 
 
-def latex_text(table: Table) -> str:
-    """A table environment with booktabs' rules."""
-    lines = [r"\begin{table}[p]", r"\centering", rf"\caption{{{escape(table.title)}}}", r"\footnotesize"]
-    scaled = len(table.columns) >= WIDE
-    if scaled:
-        lines.append(r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%")
-    stacked = sum(_has_interval(table, i) for i in range(len(table.columns))) >= STACKED
-    left = ["l" if column.kind in ("text", "verdict") else "r" for column in table.columns]
-    lines += [rf"\begin{{tabular}}{{@{{}}{''.join(left)}@{{}}}}", r"\toprule"]
-    if any(column.group for column in table.columns):
-        lines += _group_header(table.columns)
-    lines.append(_latex_row(escape(column.label) for column in table.columns))
-    lines.append(r"\midrule")
-    lines += [_latex_row(_latex_cells(table.columns, row, stacked)) for row in table.rows]
-    if table.footer:
-        lines.append(r"\midrule")
-        kinds = [column if column.kind == "text" else column._replace(kind="unit") for column in table.columns]
-        lines += [_latex_row(_latex_cells(kinds, row, stacked)) for row in table.footer]
-    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if scaled else "")]
-    if not table.rows:
-        lines.append(rf"\par {escape(table.missing)}")
-    lines += [
-        rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {escape(note)}\end{{minipage}}"
-        for note in table.notes
-    ]
-    return "\n".join([*lines, r"\end{table}", ""])
-
-
-def latex_pages(table: Table) -> list[Table]:
-    """Tables no longer than a page."""
-    if len(table.rows) <= ROWS_OF_A_PAGE:
-        return [table]
-    starts = range(0, len(table.rows), ROWS_OF_A_PAGE)
+def tables_of(report: Report) -> list[Table]:
+    """All of them, in the order of the page."""
     return [
-        table._replace(
-            title=table.title + f" ({i + 1} of {len(starts)})",
-            rows=table.rows[start : start + ROWS_OF_A_PAGE],
-            footer=table.footer if i == len(starts) - 1 else [],
-            notes=table.notes if i == len(starts) - 1 else [],
+        *(score_table(report, suite) for suite in report.suites),
+        finals_table(report),
+        aggregate_table(report),
+        improvement_table(report),
+        ablation_table(report),
+        speed_table(report),
+        settings_table(report),
+        versions_table(report),
+    ]
+
+
+def score_table(report: Report, suite: str) -> Table:
+    """Our scores of a suite, and the paper's."""
+    here = [final for final in report.finals if final.suite == suite]
+    mine = [preset for preset in report.presets if any(final.preset == preset for final in here)]
+    theirs = list(algorithms(suite)) if suite != OTHER else []
+    columns = [Column("task", "text"), Column("agent steps", "count")]
+    for preset in mine:
+        columns.append(Column(preset, "score", ours(preset), "ours"))
+        if counterpart(preset) in theirs:
+            columns.append(Column(f"{preset} verdict", "verdict", ours(preset), "ours"))
+    columns += [Column(name, "score", paper(name), "paper") for name in theirs]
+    finals = {(final.task, final.preset): final for final in here}
+    names = [task.name for task in tasks_of(suite)] or list(dict.fromkeys(final.task for final in here))
+    rows = []
+    for name in names:
+        own = [finals.get((name, preset)) for preset in mine]
+        steps = sorted({final.step for final in own if final is not None})
+        cells: list[Cell] = [name, steps[0] if len(steps) == 1 else " / ".join(f"{x:,}" for x in steps) or None]
+        for preset, final in zip(mine, own, strict=True):
+            cells.append(final.estimate if final else None)
+            if counterpart(preset) in theirs:
+                cells.append(_verdict(final.verdict) if final else None)
+        cells += [published_score(name, algorithm) for algorithm in theirs]
+        rows.append(Row(cells, suite, name, has_runs=any(own)))
+    seeds = [_seed_range(preset, [final for final in here if final.preset == preset]) for preset in mine]
+    notes = [f"Seeds of each task: {', '.join(seeds)}."]
+    footer = []
+    if suite != OTHER:
+        notes += [f"{task.name}: {task.note}." for task in tasks_of(suite) if task.note]
+        notes += [f"In the paper: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
+        footer = _footer(report, suite, columns)
+    early = how_early(here)
+    if early:
+        arrive = "Published scores are of the end: they show where our runs should arrive, not how they compare."
+        notes.insert(0, f"{early[0].upper()}{early[1:]}. {arrive}")
+    title = f"{SUITE_TITLES[suite]}: {'' if early else 'final '}scores"
+    title += ("" if suite == OTHER else " compared with the paper's") + (f" ({early})" if early else "")
+    return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
+
+
+def _verdict(verdict: PublishedVerdict) -> VerdictCell:
+    return VerdictCell(verdict.what, why(verdict))
+
+
+def _seed_range(preset: str, finals: list[Final]) -> str:
+    counts = sorted({len(final.scores) for final in finals})
+    return f"{preset} {counts[0]}" + (f" to {counts[-1]}" if len(counts) > 1 else "")
+
+
+def _footer(report: Report, suite: str, columns: list[Column]) -> list[Row]:
+    """Aggregates over all tasks, of those who have all; and where presets have some only, means of the same tasks."""
+    whole: dict[str, SuiteAggregate] = {
+        (ours if found.ours else paper)(found.name): found
+        for found in (*report.aggregates, *report.published_aggregates)
+        if found.suite == suite and found.complete
+    }
+
+    def row(label: str, cell: Callable[[str], Cell]) -> Row:
+        # A verdict has no aggregate.
+        cells = [cell(c.series) if c.series and c.kind != "verdict" else None for c in columns[2:]]
+        return Row([label, None, *cells], suite)
+
+    rows = [
+        row(
+            f"{statistic} of all {len(tasks_of(suite))}",
+            lambda key, statistic=statistic: whole[key].value(statistic) if key in whole else None,
         )
-        for i, start in enumerate(starts)
+        for statistic in STATISTICS
     ]
+    for means in report.common_means:
+        if means.suite == suite:
+            by_key = {ours(name): mean for name, mean in means.ours.items()}
+            by_key |= {paper(name): mean for name, mean in means.published.items()}
+            rows.append(row(mean_label(means), by_key.__getitem__))
+    return rows
 
 
-def latex_main(names: Iterable[str]) -> str:
-    """A document with all tables."""
-    lines = [
-        "% All tables of the report: pdflatex tables.tex",
-        r"\documentclass[a4paper]{article}",
-        r"\usepackage[utf8]{inputenc}",
-        r"\usepackage[landscape,margin=15mm]{geometry}",
-        r"\usepackage{booktabs,graphicx,textcomp}",
-        r"\begin{document}",
-        *(rf"\input{{{name}}}" + "\n" + r"\clearpage" for name in names),
-        r"\end{document}",
+def finals_table(report: Report) -> Table:
+    """Every final score, and where it lies against the published one."""
+    columns = [
+        Column("task", "text"),
+        Column("preset", "text"),
+        Column("agent steps", "count"),
+        Column("budget", "count"),
+        Column("seeds", "count"),
+        Column("score", "score"),
+        Column("normalised", "unit"),
+        Column("published", "score"),
+        Column("verdict", "verdict"),
     ]
-    return "\n".join(lines) + "\n"
+    rows = []
+    for final in report.finals:
+        cells: list[Cell] = [final.task, final.preset, final.step, final.budget, len(final.scores), final.estimate]
+        said = _verdict(final.verdict) if final.published else None
+        cells += [final.normalised, final.published, said]
+        rows.append(Row(cells, final.suite, final.task, ours(final.preset)))
+    return Table("finals", "Final scores and verdicts", columns, rows, [], [], "")
 
 
-def escape(text: str) -> str:
-    """Text for LaTeX; what its fonts have no letter for becomes a question mark."""
-    plain = ("?" if sign not in _LETTERS and not (sign.isascii() and sign.isprintable()) else sign for sign in text)
-    return "".join(_LATEX.get(sign, sign) for sign in plain)
+def aggregate_table(report: Report) -> Table:
+    """Mean, median and IQM of each suite, of our runs and published."""
+    columns = [
+        Column("suite", "text"),
+        Column("scores of", "text"),
+        Column("from", "text"),
+        Column("tasks", "count"),
+        Column("at budget", "count"),
+        Column("seeds", "count"),
+        *(Column(name, "unit") for name in STATISTICS),
+    ]
+    rows = []
+    for found in report.aggregates:
+        source = "runs" if found.ours else "published" if found.complete else "published, same tasks"
+        cells: list[Cell] = [SUITE_TITLES[found.suite], found.name, source, found.tasks, found.at_budget, found.seeds]
+        cells += [found.mean, found.median, found.iqm]
+        rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
+    notes = [
+        "Over all tasks of a suite the paper's aggregates are as published. Over some of its tasks they are computed "
+        "from the published means of the same tasks. An IQM needs single runs, which are not published."
+    ]
+    early = sorted({final.task for final in report.finals if final.budget is not None and not final.at_budget})
+    if early:
+        notes.append(
+            f"Not at the paper's budget: {count(len(early), 'task')} ({some(early)}). Aggregates with them are of "
+            "early scores. Published ones are of the end: they show where our runs should arrive, not how they compare."
+        )
+    missing = "No task of the paper's: there is no normalisation to average with."
+    return Table("aggregates", "Normalised aggregates", columns, rows, [], notes if rows else [], missing)
 
 
-def _has_interval(table: Table, index: int) -> bool:
-    return any(isinstance(row.cells[index], Estimate | Published) for row in (*table.rows, *table.footer))
+def improvement_table(report: Report) -> Table:
+    """The chance that a run of a preset is better than one of the base."""
+    columns = [
+        Column("suite", "text"),
+        Column("preset", "text"),
+        Column("compared with", "text"),
+        Column("tasks", "count"),
+        Column("difference, normalised", "unit"),
+        Column("probability of improvement", "unit"),
+    ]
+    rows = [
+        Row(
+            [SUITE_TITLES[suite], preset, report.base, len(pair.tasks), pair.difference, pair.improvement],
+            suite,
+            series=ours(preset),
+        )
+        for suite, preset, pair in report.comparisons
+        if pair.difference is not None
+    ]
+    missing = (
+        "It compares single runs of two presets on the same tasks, and there is only one preset here. It cannot be "
+        "computed against the paper, which publishes means and no single runs."
+    )
+    return Table("improvement", "Probability of improvement", columns, rows, [], [], missing)
 
 
-def _csv_cell(cell: Cell, interval: bool) -> list[str | int | float | None]:
-    if isinstance(cell, Estimate | Published):
-        return [significant(x) for x in cell]
-    value = cell.what if isinstance(cell, Verdict) else significant(cell) if isinstance(cell, float) else cell
-    return [value, None, None] if interval else [value]
+def ablation_table(report: Report) -> Table:
+    """Every preset and the base, task by task."""
+    columns = [
+        Column("task", "text"),
+        Column("preset", "text"),
+        Column("agent steps", "count"),
+        Column("seeds", "text"),
+        Column("mean", "score"),
+        Column(f"{report.base} mean", "score"),
+        Column("difference", "signed"),
+        Column("p, Holm", "unit"),
+        Column("says", "text"),
+        Column("P(better)", "unit"),
+    ]
+    rows = []
+    for suite, preset, pair in report.comparisons:
+        for row in pair.tasks:
+            seeds = f"{row.seeds[0]} and {row.seeds[1]}"
+            p = None if math.isnan(row.p_holm) else row.p_holm
+            cells: list[Cell] = [row.task, preset, row.agent_steps, seeds, *row.means, row.difference]
+            rows.append(Row([*cells, p, row.verdict, row.improvement], suite, row.task, ours(preset)))
+    rows.sort(key=lambda row: task_order(row.task))
+    notes = [
+        f"Above and below: the difference is significant (p < {SIGNIFICANT:g}). p-values are Holm-corrected for the "
+        f"number of tasks on which a preset and {report.base} are compared."
+    ]
+    missing = "Only one preset, or no task that two have: nothing to compare."
+    return Table("ablations", f"Presets compared with {report.base}", columns, rows, [], notes if rows else [], missing)
 
 
-def _rows_csv(header: list[str], rows: Iterable[list]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(["" if value is None else value for value in row] for row in rows)
-    return out.getvalue()
+def speed_table(report: Report) -> Table:
+    """How fast each run was, and in which parts of a step its time went."""
+    parts = list(dict.fromkeys(part for run in report.runs for part in run.milliseconds))
+    columns = [
+        Column("run", "text"),
+        Column("task", "text"),
+        Column("preset", "text"),
+        Column("device", "text"),
+        Column("seeds", "count"),
+        Column("seed-steps/s", "rate"),
+        Column("ms per step", "rate"),
+        *(Column(f"{part}, ms", "rate") for part in parts),
+    ]
+    rows = []
+    for run in report.runs:
+        total = run.step_milliseconds
+        speed: list[Cell] = [1000 * run.seeds / total, total] if total else ["not recorded", None]
+        device = str(run.versions.get("device", "not recorded"))
+        cells: list[Cell] = [run.name, run.task, run.preset, device, run.seeds, *speed]
+        cells += [run.milliseconds.get(part) for part in parts]
+        rows.append(Row(cells, run.suite, run.task, ours(run.preset)))
+    missing = "Not recorded: results from CSV files say nothing about speed."
+    notes = [
+        "By the clock of the loop: a part is what it waited for, so the device's work shows where it is first needed. "
+        "Runs that shared a device with others have the rates of sharing it."
+    ]
+    return Table("speed", "Speed", columns, rows, [], notes if rows else [], missing)
 
 
-def _group_header(columns: list[Column]) -> list[str]:
-    spans: list[list] = []
-    for column in columns:
-        if spans and spans[-1][0] == column.group:
-            spans[-1][1] += 1
-        else:
-            spans.append([column.group, 1])
-    names = {"ours": "this report", "paper": "in print"}
-    cells, rules, at = [], [], 1
-    for group, width in spans:
-        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{names.get(group, '')}}}")
-        if group:
-            rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
-        at += width
-    return [_latex_row(cells), "".join(rules)]
+def settings_table(report: Report) -> Table:
+    """Settings of runs that are not their presets', with the runs that have them."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for found in report.changed:
+        key = (found.preset, found.name or "", setting_text(found.value), setting_text(found.default))
+        if found.name is None:
+            key = (found.preset, "(preset)", "unknown to this version", "")
+        groups.setdefault(key, []).append(found.task)
+    columns = [
+        Column("preset", "text"),
+        Column("setting", "text"),
+        Column("here", "text"),
+        Column("by default", "text"),
+        Column("runs", "count"),
+        Column("tasks", "text"),
+    ]
+    rows = [Row([*key, len(tasks), some(tasks)], series=ours(key[0])) for key, tasks in groups.items()]
+    nothing = "Not recorded: results from CSV files have none."
+    missing = "None: every run has its preset's settings." if report.runs else nothing
+    return Table("settings", "Settings that differ from the preset", columns, rows, [], [], missing)
 
 
-def _latex_row(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + r" \\"
+def versions_table(report: Report) -> Table:
+    """What the runs ran on."""
+    groups: dict[tuple[tuple[str, str], ...], int] = {}
+    for run in report.runs:
+        key = tuple((name, setting_text(value)) for name, value in run.versions.items())
+        groups[key] = groups.get(key, 0) + 1
+    names = list(dict.fromkeys(name for key in groups for name, _ in key))
+    columns = [Column("runs", "count"), *(Column(name, "text") for name in names)]
+    rows = [Row([amount, *(dict(key).get(name) for name in names)]) for key, amount in groups.items()]
+    missing = "Not recorded: results from CSV files have none."
+    return Table("versions", "Versions", columns, rows, [], [], missing)
 
 
-def _latex_cells(columns: list[Column], row: Row, stacked: bool) -> list[str]:
-    return [_latex_cell(column, cell, stacked) for column, cell in zip(columns, row.cells, strict=True)]
-
-
-def _latex_cell(column: Column, cell: Cell, stacked: bool) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, Verdict):
-        return escape(cell.what)
-    if isinstance(cell, Estimate | Published):
-        # What is in print is repeated as it stands.
-        as_printed = isinstance(cell, Published) and column.kind == "score"
-        shown = [(f"{x:g}" if as_printed else number(x, column.kind)).replace("-", "$-$") for x in cell]
-        if math.isnan(cell[1]):
-            return shown[0]
-        interval = rf"\scriptsize[{shown[1]}, {shown[2]}]"
-        below = rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{shown[0]}\\[-2pt]{interval}\end{{tabular}}"
-        return below if stacked else f"{shown[0]} {{{interval}}}"
-    return escape(cell if isinstance(cell, str) else number(cell, column.kind))
-
-
-__all__ = ["csv_text", "curves_csv", "escape", "latex_main", "latex_pages", "latex_text", "number", "profiles_csv"]
+__all__ = ["Cell", "Column", "Row", "Table", "VerdictCell", "tables_of"]

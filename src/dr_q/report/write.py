@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dr_q.paper import SUITES
-from dr_q.report.content import OTHER, Report
 from dr_q.report.figures import FIGURES, curve_grids
 from dr_q.report.html import GENERATOR, page
+from dr_q.report.model import OTHER, Report
 from dr_q.report.results import Result, write_results
-from dr_q.report.tables import csv_text, curves_csv, latex_main, latex_pages, latex_text, profiles_csv
+from dr_q.report.table_files import csv_text, curves_csv, latex_main, latex_pages, latex_text, profiles_csv
+from dr_q.report.tables import tables_of
 
 _TABLES = ("finals", "aggregates", "improvement", "ablations", "speed", "settings", "versions")
 _HEAD = 2_000
@@ -40,13 +41,14 @@ def write_report(
     (out / "index.html").write_text(page(report), encoding="utf-8")
     write_results(results, out / "results.csv")
     say("tables")
-    for table in report.tables:
+    tables = tables_of(report)
+    for table in tables:
         (out / "tables" / f"{table.name}.csv").write_text(csv_text(table), encoding="utf-8")
         text = "\n".join(latex_text(part) for part in latex_pages(table))
         (out / "tables" / f"{table.name}.tex").write_text(text, encoding="utf-8")
     (out / "tables" / "curves.csv").write_text(curves_csv(report), encoding="utf-8")
     (out / "tables" / "profiles.csv").write_text(profiles_csv(report), encoding="utf-8")
-    (out / "tables" / "tables.tex").write_text(latex_main(table.name for table in report.tables), encoding="utf-8")
+    (out / "tables" / "tables.tex").write_text(latex_main(table.name for table in tables), encoding="utf-8")
     for name, draw in FIGURES.items():
         say(f"figure: {name}")
         draw(report, out / "figures" / f"{name}.png")

@@ -1,0 +1,196 @@
+// The sections of the page, each made from the data and the state.
+const columnAt = (table, label) => data.tables[table].columns.findIndex((column) => column.label === label);
+const finals = new Map(data.tables.finals.rows.map((row) => [JSON.stringify([row.task, row.series]), row.cells]));
+const finalCell = (task, key, label) => finals.get(JSON.stringify([task, key]))?.[columnAt("finals", label)] ?? null;
+const curvesOf = new Map();
+for (const curve of data.curves) curvesOf.set(curve.task, [...(curvesOf.get(curve.task) ?? []), curve]);
+
+const legend = (node, items, line = true) => {
+  node.replaceChildren(...items.map((s) => el("span", {}, swatch(s, line), s.ours ? s.name : `${s.name}, published`)));
+};
+const shortName = (task) => task.slice(task.indexOf("/") + 1);
+const renderCurves = () => {
+  const groups = $("curve-groups");
+  forget(groups);
+  const presets = shownPresets();
+  const theirs = data.series.filter((s) => !s.ours && !state.hide.has(s.key));
+  legend($("curve-legend"), [...presets, ...theirs.filter((s) => s.style >= 0)]);
+  if (theirs.some((s) => s.style < 0)) $("curve-legend").append(el("span", {}, swatch({ ours: false, style: -1 }), "others, published"));
+  for (const suite of shownSuites()) {
+    const cards = el("div", { class: "cards" });
+    for (const task of data.tasks) {
+      if (task.suite !== suite.name || !matches(task.name)) continue;
+      const lines = (curvesOf.get(task.name) ?? [])
+        .map((c) => ({ s: presetByName.get(c.preset), xs: c.steps, values: c.values, seeds: c.seeds }))
+        .filter((l) => !state.hide.has(l.s.key));
+      if (!lines.length) continue;
+      const scores = theirs.filter((s) => Object.hasOwn(task.published, s.name)).map((s) => ({ s, triple: task.published[s.name] }));
+      const reference = scores.find(({ s }) => s.counterpart === data.base)?.triple[0] ?? null;
+      const end = Math.max(...lines.map((l) => l.xs[l.xs.length - 1])) || 1;
+      const said = finalCell(task.name, `ours ${data.base}`, "verdict");
+      const ended = lines.map(({ s, xs, values, seeds }) =>
+        `${s.name}, ${seeds} seeds: ${estimate(values.at(-1), "score")} at ${number(xs.at(-1), "count")} steps`);
+      const label = `${task.name}. ${ended.join("; ")}`;
+      const counts = new Set(lines.map((l) => l.seeds));
+      const seeds = counts.size > 1 ? "mean over seeds" : `${lines[0].seeds} seed${lines[0].seeds > 1 ? "s" : ""}`;
+      const tags = said && !state.hide.has(`ours ${data.base}`) ? el("span", { class: "tags" }, pill(said)) : null;
+      const name = el("span", { class: "name", title: task.name }, ...breakable(shortName(task.name)));
+      cards.append(el("figure", { class: "card", "data-task": task.name }, el("figcaption", {}, name, tags),
+        chartNode((width) => lineChart(width, {
+          label, lines, scores, reference, xEnd: end, xText: shortSteps, yText: shortSteps, kind: "score",
+          tipTitle: (x) => `${number(x, "count")} steps, ${seeds}`,
+        }))));
+    }
+    if (cards.children.length) groups.append(el("h3", {}, suite.title), cards);
+  }
+  if (!groups.children.length) groups.append(empty(FILTERED));
+};
+
+const renderAggregates = () => {
+  const box = $("aggregate-charts");
+  forget(box);
+  const table = data.tables.aggregates;
+  const rows = table.rows.filter(visible);
+  if (!rows.length) return;
+  ["Mean", "Median", "IQM"].forEach((statistic) => {
+    const at = columnAt("aggregates", statistic);
+    const items = shownSuites().map((suite) => ({
+      label: suite.title,
+      items: rows.filter((row) => row.suite === suite.name && row.cells[at] !== null).map(({ cells, series: key }) => (
+        { s: series.get(key), triple: cells[at].value, what: `${cells[1]}, ${cells[2]}, ${cells[3]} tasks` })),
+    })).filter((row) => row.items.length);
+    const chart = { label: `${statistic} of normalised scores`, rows: items, kind: "unit", labelShare: 0.42 };
+    if (items.length) box.append(card(statistic, chartNode((width) => dotChart(width, chart))));
+  });
+};
+
+const renderProfiles = () => {
+  const box = $("profile-charts");
+  forget(box);
+  const presets = shownPresets();
+  legend($("profile-legend"), presets.filter((s) => data.profiles.some((p) => p.preset === s.name)));
+  for (const suite of shownSuites()) {
+    const lines = data.profiles.filter((p) => p.suite === suite.name)
+      .map((p) => ({ s: presetByName.get(p.preset), xs: p.thresholds, values: p.shares }))
+      .filter((l) => !state.hide.has(l.s.key));
+    if (!lines.length) continue;
+    const xs = lines[0].xs;
+    box.append(card(suite.title, chartNode((width) => lineChart(width, {
+      label: `${suite.title}: share of runs above a normalised score`, lines, xStart: xs[0], xEnd: xs.at(-1),
+      yRange: [0, 1], xText: plainTick, yText: (y) => `${Math.round(100 * y)}%`, kind: "unit", profile: true,
+      tipTitle: (x) => `share of runs above ${x.toFixed(2)}`,
+    }))));
+  }
+  if (!box.children.length) box.append(empty(data.profiles.length ? FILTERED : data.tables.aggregates.missing));
+};
+
+const renderImprovement = () => {
+  const box = $("improvement-chart");
+  forget(box);
+  const rows = data.tables.improvement.rows.filter(visible);
+  const at = columnAt("improvement", "probability of improvement");
+  const items = shownSuites().map((suite) => ({
+    label: suite.title,
+    items: rows.filter((row) => row.suite === suite.name)
+      .map((row) => ({ s: series.get(row.series), triple: row.cells[at].value })),
+  })).filter((row) => row.items.length);
+  const chart = {
+    label: `probability of improvement over ${data.base}`, rows: items, kind: "unit",
+    reference: 0.5, range: [0, 1], labelShare: 0.36,
+  };
+  if (items.length) box.append(chartNode((width) => dotChart(Math.min(width, 640), chart)));
+};
+
+const renderAblations = () => {
+  const box = $("ablation-charts");
+  forget(box);
+  const presets = shownPresets();
+  $("ablation-legend").replaceChildren();
+  if (presetByName.size < 2) return;
+  legend($("ablation-legend"), presets, false);
+  for (const suite of shownSuites()) {
+    const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
+      label: shortName(t.name),
+      items: presets.map((s) => ({ s, cell: finalCell(t.name, s.key, "normalised") }))
+        .filter(({ cell }) => cell).map(({ s, cell }) => ({ s, triple: cell.value })),
+    })).filter((row) => row.items.length);
+    const chart = { label: `${suite.title}: normalised last scores`, rows, kind: "unit", labelShare: 0.42 };
+    const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
+    if (rows.length) box.append(card(suite.title, chartNode((width) => dotChart(width, chart), height)));
+  }
+};
+
+const timeShares = (row, table) => {
+  const parts = table.columns.map((c, i) => [c.label, row.cells[i]]).filter(([label, value]) => label.endsWith(", ms") && value);
+  const total = parts.reduce((sum, [, value]) => sum + value, 0);
+  if (!total) return null;
+  return parts.map(([label, value]) => `${label.slice(0, -4)} ${Math.round((100 * value) / total)}%`).join(", ");
+};
+const renderSpeed = () => {
+  $("speed-table").replaceChildren(tableNode("speed"));
+  const table = data.tables.speed;
+  const said = table.rows.filter(visible).map((row) => [row.cells[0], timeShares(row, table)]).filter(([, text]) => text);
+  if (!said.length || said.length > 12) return;
+  const lines = said.map(([name, text]) => el("li", {}, `Where ${name} spent its time: ${text}.`));
+  $("speed-table").append(el("ul", { class: "notes" }, ...lines));
+};
+
+const renderTables = () => {
+  $("score-tables").replaceChildren(...shownSuites().map((suite) => tableNode(`scores-${suite.name}`, { titled: true })));
+  if (!$("score-tables").children.length) $("score-tables").append(empty(FILTERED));
+  $("aggregate-table").replaceChildren(tableNode("aggregates"));
+  $("improvement-table").replaceChildren(tableNode("improvement"));
+  $("ablation-table").replaceChildren(tableNode("ablations", { tall: true, titled: true }));
+  renderSpeed();
+  $("settings-table").replaceChildren(tableNode("settings"));
+  $("versions-table").replaceChildren(tableNode("versions"));
+};
+
+const renderSummary = () => {
+  $("findings").replaceChildren(...data.findings.map((text) => el("li", {}, text)));
+  $("warnings").replaceChildren(...data.warnings.map((text) => el("p", { class: "notice" }, text)));
+  const box = $("verdict-counts");
+  box.replaceChildren();
+  for (const s of shownPresets()) {
+    const grid = el("div", { class: "counts" });
+    for (const suite of shownSuites()) {
+      const said = data.tables.finals.rows
+        .filter((row) => row.series === s.key && row.suite === suite.name && visible(row))
+        .map((row) => finalCell(row.task, s.key, "verdict")?.verdict).filter(Boolean);
+      if (!said.length) continue;
+      const bar = el("div", { class: "bar" });
+      for (const what of ["below", "inside", "above", ...new Set(said.filter((w) => !VERDICTS.includes(w)))]) {
+        const count = said.filter((w) => w === what).length;
+        if (!count) continue;
+        const text = `${MARK[what] ?? ""}${count}${count / said.length > 0.16 ? ` ${what}` : ""}`;
+        const part = el("span", { class: VERDICTS.includes(what) ? what : "", title: `${count} ${what}` }, text);
+        part.style.flex = `${count} 1 0`;
+        bar.append(part);
+      }
+      grid.append(el("span", {}, suite.title), bar);
+    }
+    const title = `${s.name}: tasks below, inside and above the published interval of ${s.counterpart}`;
+    if (grid.children.length) box.append(el("h3", {}, title), grid);
+  }
+};
+
+const renderPrintState = () => {
+  const hidden = [...state.hide].map((key) => series.get(key).name);
+  const parts = [];
+  if (state.suites.size < data.suites.length) parts.push(`suites: ${shownSuites().map((s) => s.title).join(", ") || "none"}`);
+  if (hidden.length) parts.push(`without ${hidden.join(", ")}`);
+  if (state.q) parts.push(`tasks with “${state.q}”`);
+  $("print-state").textContent = parts.length ? `Filtered: ${parts.join("; ")}.` : "";
+};
+
+const render = () => {
+  hideTip();
+  renderSummary();
+  renderCurves();
+  renderTables();
+  renderAggregates();
+  renderProfiles();
+  renderImprovement();
+  renderAblations();
+  renderPrintState();
+};

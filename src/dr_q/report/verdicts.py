@@ -1,0 +1,71 @@
+"""The rules by which a score or a difference is called above, below, inside, or nothing is said."""
+
+import math
+from typing import Literal, NamedTuple, get_args
+
+from dr_q.paper import Published
+from dr_q.report.statistics import Estimate
+
+PUBLISHED_SEEDS = 5
+"""Under which a mean is not judged by the published interval."""
+SIGNIFICANT = 0.05
+"""p-values below it, after Holm's correction, are called significant."""
+DifferenceVerdict = Literal["above", "below", "no significant difference", "too few seeds"]
+DIFFERENCE_VERDICTS: tuple[DifferenceVerdict, ...] = get_args(DifferenceVerdict)
+
+
+def difference_verdict(difference: float, p_holm: float) -> DifferenceVerdict:
+    """The rule for one of several differences: it is called only if significant after Holm's correction.
+
+    Args:
+        difference: of the two means.
+        p_holm: its p-value, Holm-corrected (`holm`) for the number of differences that are tested together: those on
+            all tasks that two sets have in common. nan: a side has too few seeds for a test.
+    """
+    if math.isnan(p_holm):
+        return "too few seeds"
+    if p_holm >= SIGNIFICANT:
+        return "no significant difference"
+    return "above" if difference > 0 else "below"
+
+
+def interval_verdict(difference: Estimate) -> DifferenceVerdict:
+    """The rule for a single difference, such as a mean over all tasks: its 95% interval excludes 0, or does not."""
+    if math.isnan(difference.low):
+        return "too few seeds"
+    if difference.low <= 0 <= difference.high:
+        return "no significant difference"
+    return "above" if difference.value > 0 else "below"
+
+
+class PublishedVerdict(NamedTuple):
+    """Our mean against the published interval of the same algorithm."""
+
+    what: str
+    """inside, above, below, or why nothing can be said."""
+    seeds: int
+    step: int
+    budget: int | None
+    overlap: bool | None = None
+    """Whether our interval and the published one overlap; None where nothing can be said."""
+
+
+def published_verdict(
+    ours: Estimate, seeds: int, step: int, budget: int | None, published: Published | None
+) -> PublishedVerdict:
+    """Whether our mean lies in the published interval, if that can be said.
+
+    Single runs of the paper are not published, so that no test of the difference is possible.
+    """
+    if published is None or budget is None:
+        what, overlap = "not in the paper", None
+    elif step < budget:
+        what, overlap = "too few steps", None
+    elif seeds < PUBLISHED_SEEDS:
+        what, overlap = "too few seeds", None
+    elif math.isnan(published.low):
+        what, overlap = "no published interval", None
+    else:
+        what = "above" if ours.value > published.high else "below" if ours.value < published.low else "inside"
+        overlap = ours.low <= published.high and ours.high >= published.low
+    return PublishedVerdict(what, seeds, step, budget, overlap)

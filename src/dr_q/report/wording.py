@@ -1,0 +1,104 @@
+"""The sentences of a report, made from its numbers."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from dr_q.paper import paper_tasks
+from dr_q.report.compare import holm_note
+from dr_q.report.model import OTHER, Final, Report, SuiteMeans, VerdictCounts, budget_shares
+from dr_q.report.numbers import count
+from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
+
+SUITE_TITLES = {
+    "gym": "Gym MuJoCo",
+    "dmc-easy": "DMC easy",
+    "dmc-hard": "DMC hard",
+    "dmc-visual": "DMC visual",
+    "hbench": "HumanoidBench",
+    "hbench-hand": "HumanoidBench hands",
+    OTHER: "Other tasks",
+}
+_NAMED_TASKS = 3
+
+
+def facts(report: Report) -> list[str]:
+    """What the report is made from."""
+    known = sum(task.name in paper_tasks() for task in report.tasks)
+    found = [
+        f"{count(len(report.tasks), 'task')}, {known} of the paper's {len(paper_tasks())}",
+        f"{count(len(report.presets), 'preset')}: {', '.join(report.presets)}",
+        f"{count(report.trained_seeds, 'trained seed')}, {count(report.evaluations, 'evaluation')}",
+    ]
+    if report.updated:
+        found.append(f"last run updated {report.updated[:10]}")
+    return found
+
+
+def findings(report: Report) -> list[str]:
+    """What the report found, a sentence for each preset and what it is compared with."""
+    return [
+        *(_counts(found, f"the published {found.compared_with}") for found in report.published_counts()),
+        *(_counts(found, found.compared_with) + _correction(found) for found in report.difference_counts()),
+    ]
+
+
+def _counts(found: VerdictCounts, compared_with: str) -> str:
+    parts = ", ".join(f"{amount} {what}" for what, amount in found.counts.items())
+    return f"{found.preset} compared with {compared_with}, {count(found.tasks, 'task')}: {parts}."
+
+
+def _correction(found: VerdictCounts) -> str:
+    note = holm_note(found.tasks - found.counts.get("too few seeds", 0))
+    return f" {note[0].upper()}{note[1:]}." if note else ""
+
+
+def warnings(report: Report) -> list[str]:
+    """What a reader should know before the numbers."""
+    found = [
+        f"{task}, {preset}: its seeds have no evaluated step in common, so it is left out."
+        for task, preset in report.without_common_step
+    ]
+    changed = sorted({setting.preset for setting in report.changed if setting.of_algorithm})
+    if changed:
+        found.append(f"Some runs of {', '.join(changed)} have other settings than their preset: see Settings.")
+    return found
+
+
+def how_early(finals: Iterable[Final]) -> str:
+    """At what share of the paper's steps runs are; nothing where all are at its end."""
+    shares = budget_shares(finals)
+    if shares is None:
+        return ""
+    low, high = (f"{100 * share:.3g}" for share in shares)
+    return f"our runs are at {low if low == high else f'{low} to {high}'}% of the paper's steps"
+
+
+def why(verdict: PublishedVerdict) -> str:
+    """The figures behind a verdict."""
+    if verdict.what == "not in the paper":
+        return "the paper has no score to compare with"
+    text = f"{count(verdict.seeds, 'seed')} at {verdict.step:,} of {verdict.budget:,} steps"
+    if verdict.what == "too few seeds":
+        text += f"; {PUBLISHED_SEEDS} seeds are needed"
+    if verdict.overlap is not None:
+        text += f"; the two intervals {'overlap' if verdict.overlap else 'do not overlap'}"
+    return text
+
+
+def mean_label(means: SuiteMeans) -> str:
+    """What a suite's means are of."""
+    return f"Mean of all {means.tasks}" if means.complete else f"Mean of the {means.tasks} with runs"
+
+
+def some(tasks: Iterable[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    names = list(dict.fromkeys(tasks))
+    more = len(names) - _NAMED_TASKS
+    return ", ".join(names[:_NAMED_TASKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def setting_text(value: Any) -> str:
+    """A setting's value."""
+    if isinstance(value, tuple | list):
+        return ", ".join(map(setting_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
