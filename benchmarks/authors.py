@@ -55,25 +55,25 @@ def main() -> int:
         return 2
     env = make_env(arguments.task)
     spec = env.spec
-    frame = (spec.obs_shape[0] // spec.history, *spec.obs_shape[1:])
+    ((name, part),) = spec.obs.parts
     agent = DRQ.Agent(
-        frame, spec.action_dim, 1.0, spec.pixels, False, torch.device("cuda"), spec.history,
+        part.frame_shape, spec.action.dim, 1.0, bool(spec.obs.images), False, torch.device("cuda"), part.stack,
         {"buffer_size_before_training": float(EXPLORE)},
     )  # fmt: skip
     rng = np.random.default_rng(0)
     seconds = {"act": 0.0, "simulate": 0.0, "add": 0.0, "train": 0.0}
-    obs = env.reset(0)
+    obs = env.reset(0)[name]
 
     def step(episode: int) -> None:
         nonlocal obs
         start = time.perf_counter()
         action = agent.select_action(obs)
         if action is None:
-            action = rng.uniform(-1, 1, spec.action_dim)
+            action = rng.uniform(-1, 1, spec.action.dim)
         acted = time.perf_counter()
         result = env.step(np.asarray(action, np.float32))
         simulated = time.perf_counter()
-        agent.replay_buffer.add(obs, action, result.obs, result.reward, result.terminated, result.truncated)
+        agent.replay_buffer.add(obs, action, result.obs[name], result.reward, result.terminated, result.truncated)
         added = time.perf_counter()
         agent.train(NoLog())
         torch.cuda.synchronize()

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from dr_q.run.seeds import Seeds
+    from dr_q.learner import Learner
 
 KINDS = {
     "convolution": ("conv", "cudnn", "fprop", "dgrad", "wgrad", "fft", "nhwcaddpadding"),
@@ -81,7 +81,7 @@ def main() -> int:
     device = jax.devices()[0]
     Console().print(f"{device.device_kind}, jax {jax.__version__}, {arguments.seeds} seeds, {arguments.preset}")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for name, call in (("encoder", lambda: seeds.renew(0)), ("rl_update", updates)):
+    for name, call in (("encoder", lambda: seeds.sync_targets_and_train_encoder(0)), ("rl_update", updates)):
         kernels, seconds = profile(call, seeds.wait)
         if not kernels:
             print(f"kernels.py: the profiler saw no kernel on {device.device_kind}", file=sys.stderr)
@@ -91,33 +91,33 @@ def main() -> int:
     return 0
 
 
-def ready(arguments: Arguments) -> "Seeds":
+def ready(arguments: Arguments) -> "Learner":
     """Seeds with compiled programs and some transitions to draw from."""
     import numpy as np
-    from dr_q.run import seeds as axis
 
-    from dr_q import agent as drq
     from dr_q.config import preset
-    from dr_q.envs import Transitions
+    from dr_q.envs import PacketLayout, Transitions
+    from dr_q.learner import Learner, LearnerSpec
+    from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces
 
     config = preset(arguments.preset, target_period=arguments.updates)
-    obs = (9, 84, 84) if arguments.pixels else (arguments.obs,)
-    shape = drq.TaskShape(obs, arguments.actions, *([3] if arguments.pixels else []))
-    task = axis.Task(config, shape, arguments.capacity)
-    layout, random = axis.packet_layout(shape), np.random.default_rng(0)
+    obs = ObsSpec.image(3, 84, 84, stack=3) if arguments.pixels else ObsSpec.vector(arguments.obs)
+    unit = (1.0,) * arguments.actions
+    spaces = Spaces(obs, ContinuousActions(tuple(-x for x in unit), unit))
+    layout, random = PacketLayout(obs), np.random.default_rng(0)
 
-    def observations(*count: int) -> Any:
-        if arguments.pixels:
-            return random.integers(0, 256, (*count, *obs), dtype=np.uint8)
-        return random.normal(size=(*count, *obs)).astype(np.float32)
+    def observations() -> dict[str, Any]:
+        size = (arguments.seeds, *obs[SINGLE].shape)
+        values = random.integers(0, 256, size) if arguments.pixels else random.normal(size=size)
+        return {SINGLE: values.astype(obs[SINGLE].dtype)}
 
     def outcome(step: int) -> Transitions:
         ends = np.full(arguments.seeds, step % 500 == 499)
         rewards = np.stack([random.random(arguments.seeds), np.zeros(arguments.seeds), ends], 1)
-        return Transitions.of(layout, observations(arguments.seeds, 2), rewards.astype(np.float32))
+        return Transitions.of(layout, observations(), observations(), rewards.astype(np.float32))
 
-    seeds = axis.Seeds(task, list(range(arguments.seeds)))
-    seeds.begin(observations(arguments.seeds))
+    seeds = Learner(LearnerSpec(config, spaces, arguments.capacity), list(range(arguments.seeds)))
+    seeds.begin(observations())
     print("compiling", file=sys.stderr, flush=True)
     seeds.compile()
     for step in range(2 * config.batch_size):

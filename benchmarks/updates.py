@@ -23,6 +23,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from dr_q import replay as rp
+    from dr_q.spaces import Spaces
 
 OBS, ACTIONS, CAPACITY = 67, 21, 100_000
 FILLED = 20_000
@@ -102,29 +103,35 @@ def refuse(message: str) -> int:
 # Ours
 
 
+def spaces() -> "Spaces":
+    from dr_q.spaces import ContinuousActions, ObsSpec, Spaces
+
+    return Spaces(ObsSpec.vector(OBS), ContinuousActions((-1.0,) * ACTIONS, (1.0,) * ACTIONS))
+
+
 def filled_replay(capacity: int) -> "rp.Replay":
     import jax
     import jax.numpy as jnp
 
-    from dr_q import agent as drq
     from dr_q import replay as rp
     from dr_q.config import Config
+    from dr_q.spaces import SINGLE
 
     def step(replay: rp.Replay, i: jax.Array) -> tuple[rp.Replay, None]:
         key_obs, key_action, key_reward = jax.random.split(jax.random.fold_in(jax.random.key(0), i), 3)
         obs = jax.random.normal(key_obs, (OBS,))
         transition = rp.Transition(
-            obs=obs,
+            obs={SINGLE: obs},
             action=jax.random.uniform(key_action, (ACTIONS,), minval=-1, maxval=1),
             reward=jax.random.uniform(key_reward),
-            next_obs=obs,
+            next_obs={SINGLE: obs},
             terminated=jnp.asarray(False),
             truncated=i % EPISODE == EPISODE - 1,
         )
         return rp.add(replay, transition), None
 
     count = min(capacity, FILLED)
-    empty = drq.init_replay(Config(), drq.TaskShape((OBS,), ACTIONS), capacity)
+    empty = rp.init_replay(Config(), spaces(), capacity)
     fill = jax.jit(lambda replay: jax.lax.scan(step, replay, jnp.arange(count))[0], donate_argnums=0)
     return jax.block_until_ready(fill(empty))
 
@@ -137,16 +144,18 @@ def our_parts() -> dict[str, Callable[[], float]]:
     from dr_q import agent as drq
     from dr_q import replay as rp
     from dr_q.config import Config
+    from dr_q.spaces import SINGLE
 
     updates = 10  # encoder updates run many to a dispatch in training too (250); fewer keep a round short
     config = Config(target_period=updates)
-    shape = drq.TaskShape((OBS,), ACTIONS)
     state: dict[str, Any] = {
         "replay": filled_replay(CAPACITY),
-        "agent": jax.jit(lambda key: drq.init_agent(config, drq.init_networks(config, shape, key)))(jax.random.key(0)),
+        "agent": jax.jit(lambda key: drq.init_agent(config, drq.init_networks(config, spaces(), key)))(
+            jax.random.key(0)
+        ),
         "key": jax.random.key(1),
     }
-    renew = jax.jit(drq.renew, static_argnums=0, donate_argnums=1)
+    train_encoder = jax.jit(drq.sync_targets_and_train_encoder, static_argnums=0, donate_argnums=1)
     update = jax.jit(drq.update_actor_critic, static_argnums=0, donate_argnums=(1, 2))
     explore = jax.jit(drq.explore, static_argnums=0)
     add = jax.jit(rp.add, donate_argnums=0)
@@ -157,19 +166,20 @@ def our_parts() -> dict[str, Callable[[], float]]:
         return key
 
     def encoder() -> None:
-        state["agent"], _ = renew(config, state["agent"], state["replay"], next_key())
+        state["agent"], _ = train_encoder(config, state["agent"], state["replay"], next_key())
 
     def actor_critic() -> None:
         state["agent"], state["replay"], _ = update(config, state["agent"], state["replay"], next_key())
 
     def act() -> None:
-        state["action"] = np.asarray(explore(config, state["agent"].online, rng.normal(size=OBS), next_key()))
+        state["action"] = np.asarray(explore(config, state["agent"].online, {SINGLE: rng.normal(size=OBS)}, next_key()))
 
     def add_transition() -> None:
         obs = rng.normal(size=OBS).astype(np.float32)
         action = rng.uniform(-1, 1, ACTIONS).astype(np.float32)
-        arrays = (jnp.asarray(x) for x in (obs, action, np.float32(0.5), obs, False, False))
-        state["replay"] = add(state["replay"], rp.Transition(*arrays))
+        frame = {SINGLE: jnp.asarray(obs)}
+        action, reward, no = (jnp.asarray(x) for x in (action, np.float32(0.5), False))
+        state["replay"] = add(state["replay"], rp.Transition(frame, action, reward, frame, no, no))
 
     def wait() -> None:
         jax.block_until_ready((state["agent"], state["replay"]))
@@ -202,6 +212,7 @@ def replay_costs(rounds: int) -> dict[int, float]:
     import jax.numpy as jnp
 
     from dr_q import replay as rp
+    from dr_q.spaces import SINGLE
 
     @functools.partial(jax.jit, donate_argnums=0)
     def step(replay: rp.Replay, transition: rp.Transition, key: jax.Array) -> rp.Replay:
@@ -211,7 +222,9 @@ def replay_costs(rounds: int) -> dict[int, float]:
         return rp.write_priority(replay, slots, 1 + jax.random.uniform(key_priority, (256,)))
 
     no = jnp.asarray(False)
-    transition = rp.Transition(jnp.ones(OBS), jnp.ones(ACTIONS), jnp.ones(()), jnp.ones(OBS), no, no)
+    transition = rp.Transition(
+        {SINGLE: jnp.ones(OBS)}, jnp.ones(ACTIONS), jnp.ones(()), {SINGLE: jnp.ones(OBS)}, no, no
+    )
     keys = jax.random.split(jax.random.key(0), 100)
     replays = {capacity: filled_replay(capacity) for capacity in CAPACITIES}
     seconds: dict[int, list[float]] = {capacity: [] for capacity in CAPACITIES}

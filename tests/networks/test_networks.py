@@ -22,7 +22,7 @@ from dr_q.networks import (
 )
 from dr_q.networks.convolutions import conv_features
 from dr_q.networks.norm import ACTIVATIONS, elu, norm_backward, norm_forward
-from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces
+from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
 
 
 def unit_box(size: int) -> ContinuousActions:
@@ -90,7 +90,9 @@ def test_pixel_encoder_has_the_papers_sizes():
     assert [found[f".encoder.state.branches['obs'].convs[{i}].weight"] for i in range(4)] == [(32, 9, 3, 3)] + 3 * [
         (32, 32, 3, 3)
     ]
-    assert conv_outputs(PIXELS.obs[SINGLE]) == 32 * (41**2 + 20**2 + 9**2 + 7**2)
+    part = PIXELS.obs[SINGLE]
+    assert isinstance(part, Image)
+    assert conv_outputs(part) == 32 * (41**2 + 20**2 + 9**2 + 7**2)
 
 
 def test_mrq_has_one_more_output_and_its_own_hidden_size():
@@ -174,8 +176,9 @@ def test_the_gpu_kernels_compute_the_same(activation, one_row):
 
 def test_weights_are_xavier_uniform_and_biases_zero():
     networks = init_networks(Config(encoder_hidden=208), VECTOR, jax.random.key(0))  # not padded
-    assert isinstance(networks.encoder.state.branches[SINGLE], VectorBranch)
-    weight = np.asarray(networks.encoder.state.branches[SINGLE].mlp.hidden2.weight)
+    branch = networks.encoder.state.branches[SINGLE]
+    assert isinstance(branch, VectorBranch)
+    weight = np.asarray(branch.mlp.hidden2.weight)
     limit = np.sqrt(2) * np.sqrt(6 / 416)
     assert np.abs(weight).max() <= limit
     assert np.abs(weight).max() > 0.99 * limit

@@ -12,6 +12,7 @@ from scipy import stats
 
 from dr_q import replay as rp
 from dr_q.equations import faded_probability
+from dr_q.replay.sampling.faded_lap import FadedLap
 from tests.replay.logs import (
     add_all,
     add_and_watch,
@@ -28,6 +29,7 @@ from tests.replay.logs import (
 def by_definition(replay: rp.Replay) -> np.ndarray:
     """Eq. 10 in float64 over every slot."""
     capacity, sampler = replay.spec.capacity, replay.sampler
+    assert isinstance(sampler, FadedLap)
     by_slot = (replay.sampling.priority, replay.storage.stamp, replay.storage.valid)
     priority, stamp, valid = (np.asarray(x).reshape(-1)[:capacity] for x in by_slot)
     age = int(replay.storage.clock) - 1 - stamp.astype(np.int64)

@@ -11,7 +11,7 @@ from dr_q.cli import main
 from dr_q.report.numbers import number
 from tests.report.browser import browser, needs_chromium, opened
 from tests.report.test_page import HOSTILE_PRESET, HOSTILE_TASK
-from tests.run.tiny import flags
+from tests.training.tiny import flags
 
 TASKS = ("dmc/cartpole-swingup", "dmc/cartpole-balance")  # of the same shapes: compiled once for each preset
 PRESETS = ("dr.q", "no-infonce")

@@ -20,7 +20,7 @@ from dr_q.report import Result, write_results
 from dr_q.report.analyses import AgeBucket, Origin, Priorities
 from dr_q.report.claims import Claim, claims_on, judge, judge_published
 from dr_q.sweep import experiments
-from tests.run import tiny
+from tests.training import tiny
 
 TASK = "dmc/acrobot-swingup"
 TOYS = ("tests.sweep.toys:sweep-calm-v0", "tests.sweep.toys:sweep-walk-v0")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dr_q.cli import main
-from dr_q.envs import humanoid_bench, suite_tasks
+from dr_q.envs import suite_tasks
+from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
 from dr_q.sweep.driver import collect, share_of
@@ -76,7 +77,7 @@ def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
     (tmp_path / "sweep" / "sweep.json").write_text(earlier)
     assert check_folder(CHEETAH, tmp_path / "sweep"), "a sweep of an earlier version is continued"
     other = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 5)
-    with pytest.raises(ConfigError, match="holds another sweep: seeds 10, got 5; give the same to go on"):
+    with pytest.raises(ConfigError, match="holds another sweep: seeds 10, got 5; give the same to continue"):
         check_folder(other, tmp_path / "sweep")
     changed = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 10, changes={"reward_range": (-3.0, 3.0)})
     with pytest.raises(ConfigError, match=r"changes none, got reward_range \[-3.0, 3.0\]"):
@@ -153,7 +154,7 @@ def test_a_damaged_line_does_not_stop_a_sweep_and_is_named_at_its_end(tmp_path):
     whole = evaluations.read_text().splitlines()[:-1]
     evaluations.write_text("\n".join([*whole, "0,NUL,1,1,1,1,1"]) + "\n")
     assert progress_of(job).score == 104.5
-    with pytest.raises(ConfigError, match=r"evals.csv is damaged in line 12; mend or remove that line"):
+    with pytest.raises(ConfigError, match=r"evals.csv is damaged in line 12; fix or remove that line"):
         collect([job], tmp_path)
     torn = "\n".join([*whole[:-1], whole[-1].rpartition(",")[0]])
     evaluations.write_text(f"{torn}\n")

@@ -15,7 +15,7 @@ import pytest
 from dr_q.cli import main
 from dr_q.sweep.job import attempt_under_way
 from dr_q.sweep.spec import Job, SweepSpec
-from tests.run import tiny
+from tests.training import tiny
 
 pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
 

@@ -148,7 +148,7 @@ class DonatingStep:
     def __call__(self, state: DonatedState, *rest: Any) -> Any:
         """Run the step on the state; gives what it saw."""
         if self._compiled is None:
-            self.compile(held, *rest)
+            self.compile(state, *rest)
             assert self._compiled is not None
         changed, packed, seen = self._compiled(*self._arguments(state), *rest)
         if self._changes_small:

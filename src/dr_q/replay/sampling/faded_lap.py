@@ -39,7 +39,13 @@ class FadedLap:
     min_priority: float
     decay: float
     floor: float
-    metric_names: ClassVar = ("priority_mean", "priority_max", "floored_share", "age_mean", "fade_mean")
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "priority_mean",
+        "priority_max",
+        "floored_share",
+        "age_mean",
+        "fade_mean",
+    )
 
     @property
     def watch_age(self) -> int:

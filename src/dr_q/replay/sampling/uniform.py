@@ -24,8 +24,12 @@ class Counts(eqx.Module):
 class Uniform:
     """Draws every valid start with the same chance; TD errors do not matter."""
 
-    metric_names: ClassVar = ("age_mean",)
-    watch_age: ClassVar = NEVER
+    metric_names: ClassVar[tuple[str, ...]] = ("age_mean",)
+
+    @property
+    def watch_age(self) -> int:
+        """Age does not matter."""
+        return NEVER
 
     def init(self, spec: StorageSpec) -> Counts:
         """No valid start."""

@@ -10,40 +10,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dr_q.run import seeds as axis
 
 import dr_q
-from dr_q import agent as drq
 from dr_q.cli import main
 from dr_q.config import preset
-from dr_q.envs import Transitions, make_env
+from dr_q.envs import PacketLayout, Transitions, make_env
 from dr_q.kit import ConfigError
+from dr_q.learner import Learner, LearnerSpec, root_keys
+from dr_q.learner.steps import plan_update
+from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
 from dr_q.training.plan import GIB, Memory, main_memory, make_plan
 from dr_q.training.settings import make_settings
 from tests.envs import toys
-from tests.run import tiny
-from tests.run.test_resume import assert_same
+from tests.training import tiny
+from tests.training.test_resume import assert_same
 
-PIXELS = drq.TaskShape((9, 36, 36), 2, history=3)
+ACTIONS = ContinuousActions((-1.0, -1.0), (1.0, 1.0))
+PIXELS = Spaces(ObsSpec.image(3, 36, 36, stack=3), ACTIONS)
+VECTOR = Spaces(ObsSpec.vector(5), ACTIONS)
 CONFIG = preset("dr.q", **{**tiny.SIZES, "target_period": 2, "batch_size": 4})
 
 
-def arrivals(shape: drq.TaskShape, seeds: int, steps: int):
+def arrivals(spaces: Spaces, seeds: int, steps: int):
     """Outcomes of steps; seeds end their episodes at different times."""
     rng = np.random.default_rng(0)
-    layout = axis.packet_layout(shape)
+    layout, part = PacketLayout(spaces.obs), spaces.obs[SINGLE]
+
+    def observations() -> dict[str, np.ndarray]:
+        size = (seeds, *part.shape)
+        return {SINGLE: rng.integers(0, 255, size, np.uint8) if isinstance(part, Image) else rng.normal(size=size)}
+
     for i in range(steps):
-        if shape.pixels:
-            observations = rng.integers(0, 255, (seeds, 2, *shape.obs_shape), np.uint8)
-        else:
-            observations = rng.normal(size=(seeds, 2, *shape.obs_shape)).astype(np.float32)
         ends = np.array([[i % (9 + seed) == 8, i % (7 + seed) == 6] for seed in range(seeds)])
-        yield Transitions.of(layout, observations, np.column_stack([rng.normal(size=seeds), ends]))
+        yield Transitions.of(layout, observations(), observations(), np.column_stack([rng.normal(size=seeds), ends]))
 
 
-def learn(agents: axis.Seeds, shape: drq.TaskShape, seeds: int) -> list:
+def learn(agents: Learner, spaces: Spaces, seeds: int) -> list:
     """A little of everything; what it saw on the way."""
-    steps = list(arrivals(shape, seeds, 44))
+    steps = list(arrivals(spaces, seeds, 44))
     agents.begin(steps[0].obs)
     for arrived in steps[:40]:
         agents.act(arrived, exploring=True)
@@ -52,21 +56,22 @@ def learn(agents: axis.Seeds, shape: drq.TaskShape, seeds: int) -> list:
     for i, arrived in enumerate(steps[40:]):
         agents.act(arrived, exploring=False)
         if i % 2 == 0:
-            seen.append(agents.renew(0))
+            seen.append(agents.sync_targets_and_train_encoder(0))
         seen += [agents.update(0), agents.actions()]
     return seen
 
 
 def test_frames_in_host_memory_give_the_same_batches_and_updates():
     """The ring wraps: 32 slots for 44 transitions and their final observations."""
-    on_device = axis.Seeds(axis.Task(CONFIG, PIXELS, 32), [0, 1])
-    on_host = axis.Seeds(axis.Task(CONFIG, PIXELS, 32, frames_on_host=True), [0, 1])
+    on_device = Learner(LearnerSpec(CONFIG, PIXELS, 32), [0, 1])
+    on_host = Learner(LearnerSpec(CONFIG, PIXELS, 32, frames_on_host=True), [0, 1])
     a, b = learn(on_device, PIXELS, 2), learn(on_host, PIXELS, 2)
-    assert on_host.states.replays.obs is None
+    assert on_host.states.replays.storage.obs is None
     assert on_host.frames is not None
-    np.testing.assert_array_equal(on_host.frames.rings, on_device.states.replays.obs)
+    assert on_device.states.replays.storage.obs is not None
+    np.testing.assert_array_equal(on_host.frames.rings[SINGLE], on_device.states.replays.storage.obs[SINGLE])
     for name in ("stamp", "valid", "cursor", "clock", "frames_before", "reward"):
-        one, other = (getattr(agents.states.replays, name) for agents in (on_device, on_host))
+        one, other = (getattr(agents.states.replays.storage, name) for agents in (on_device, on_host))
         np.testing.assert_array_equal(one, other, err_msg=name)
     # The batches are the same; the programs around them are not, and may round differently.
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
@@ -75,20 +80,19 @@ def test_frames_in_host_memory_give_the_same_batches_and_updates():
 
 def test_adding_and_updating_in_one_program_is_the_same():
     """As on a GPU."""
-    vectors = drq.TaskShape((3,), 2)
-    apart, fused = (axis.Seeds(axis.Task(CONFIG, vectors, 64), [0, 1], fuse=fuse) for fuse in (False, True))
-    a, b = learn(apart, vectors, 2), learn(fused, vectors, 2)
+    apart, fused = (Learner(LearnerSpec(CONFIG, VECTOR, 64), [0, 1], fuse=fuse) for fuse in (False, True))
+    a, b = learn(apart, VECTOR, 2), learn(fused, VECTOR, 2)
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
-    for name in ("obs", "action", "stamp", "valid", "cursor", "clock"):
-        one, other = (getattr(agents.states.replays, name) for agents in (apart, fused))
+    for name in ("action", "stamp", "valid", "cursor", "clock"):
+        one, other = (getattr(agents.states.replays.storage, name) for agents in (apart, fused))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=name)
-    assert int(fused.states.replays.clock[0]) == 44
+    assert int(fused.states.replays.storage.clock[0]) == 44
 
 
 def test_host_and_device_replay_draw_the_same_slots_for_the_same_keys():
-    on_device = axis.Seeds(axis.Task(CONFIG, PIXELS, 64), [0, 1])
-    on_host = axis.Seeds(axis.Task(CONFIG, PIXELS, 64, frames_on_host=True), [0, 1])
+    on_device = Learner(LearnerSpec(CONFIG, PIXELS, 64), [0, 1])
+    on_host = Learner(LearnerSpec(CONFIG, PIXELS, 64, frames_on_host=True), [0, 1])
     frames = []
     for agents in (on_device, on_host):
         steps = list(arrivals(PIXELS, 2, 40))
@@ -96,14 +100,15 @@ def test_host_and_device_replay_draw_the_same_slots_for_the_same_keys():
         for arrived in steps:
             agents.act(arrived, exploring=True)
             agents.add()
-        plan = axis.plan_update(agents.task, agents.states.replays, axis.root_keys([0, 1]), jnp.zeros(2, jnp.int32))
-        frames.append(np.asarray(plan.frames))
+        plan = plan_update(agents.spec, agents.states.replays, root_keys([0, 1]), jnp.zeros(2, jnp.int32))
+        frames.append(np.asarray(plan.frames[SINGLE]))
     np.testing.assert_array_equal(*frames)
     assert on_host.frames is not None
-    stored = np.asarray(on_device.states.replays.obs)
+    assert on_device.states.replays.storage.obs is not None
+    stored = np.asarray(on_device.states.replays.storage.obs[SINGLE])
     expected = np.stack([stored[i][frames[0][i]] for i in range(2)])
-    np.testing.assert_array_equal(on_host.frames.gather(frames[1]), expected)
-    np.testing.assert_array_equal(on_host.frames.gather_ahead(frames[1]).result(), expected)
+    np.testing.assert_array_equal(on_host.frames.gather({SINGLE: frames[1]})[SINGLE], expected)
+    np.testing.assert_array_equal(on_host.frames.gather_ahead({SINGLE: frames[1]}).result()[SINGLE], expected)
 
 
 def test_a_run_with_little_device_memory_keeps_frames_on_the_host_and_resumes_to_the_byte(tmp_path, capsys):
@@ -146,17 +151,17 @@ def plan_of(settings, device_bytes: int, host_bytes: int = 64 * GIB):
 def test_the_plan_puts_frames_on_the_host_only_if_it_must_and_refuses_with_what_fits():
     settings = make_settings("dmc-visual/walker-run", seeds=2)
     roomy = plan_of(settings, 80 * GIB)
-    assert not roomy.task.frames_on_host
+    assert not roomy.spec.frames_on_host
     assert any("observations: 19.7" in line for line in roomy.lines())
     tight = plan_of(settings, 10 * GIB)
-    assert tight.task.frames_on_host
-    assert tight.task.capacity == 501_000
+    assert tight.spec.frames_on_host
+    assert tight.spec.capacity == 501_000
     assert any("observations: 19.7" in line and "in host memory" in line for line in tight.lines())
     with pytest.raises(ConfigError, match=r"the largest that fits is --replay-capacity (\d+); or use fewer") as refused:
         plan_of(settings, 10 * GIB, 10 * GIB)
     fits = int(str(refused.value).split("--replay-capacity ")[1].split(";")[0])
     smaller = make_settings("dmc-visual/walker-run", seeds=2, changes={"replay_capacity": fits})
-    assert plan_of(smaller, 10 * GIB, 10 * GIB).task.capacity == fits
+    assert plan_of(smaller, 10 * GIB, 10 * GIB).spec.capacity == fits
     larger = make_settings("dmc-visual/walker-run", seeds=2, changes={"replay_capacity": int(1.02 * fits)})
     with pytest.raises(ConfigError, match="the largest that fits"):
         plan_of(larger, 10 * GIB, 10 * GIB)
@@ -188,30 +193,28 @@ def test_evaluation_in_the_background_gives_the_same(tmp_path):
 TWO_DEVICES = """
 import sys; sys.path.insert(0, {root!r})
 import jax, numpy as np
-from dr_q import agent as drq
-from dr_q.run import seeds as axis
-from tests.run.test_places import CONFIG, learn
-shape = drq.TaskShape((5,), 2)
-task = axis.Task(CONFIG, shape, 64)
+from dr_q.learner import Learner, LearnerSpec, Placement
+from tests.learner.test_places import CONFIG, VECTOR, learn
+spec = LearnerSpec(CONFIG, VECTOR, 64)
 assert len(jax.devices()) == 2
-both = axis.Seeds(task, [0, 1, 2, 3])
+both = Learner(spec, [0, 1, 2, 3])
 assert both.placement.devices == tuple(jax.devices())
-seen = learn(both, shape, 4)
+seen = learn(both, VECTOR, 4)
 assert {{d for x in jax.tree.leaves(both.states) for d in x.devices()}} == set(jax.devices())
 whole = jax.tree.map(np.asarray, both.states)
 
-import tests.run.test_places as places
-every = list(places.arrivals(shape, 4, 44))
+import tests.learner.test_places as places
+every = list(places.arrivals(VECTOR, 4, 44))
 for part in (slice(0, 2), slice(2, 4)):
     mine = [type(t)(t.packet[part].copy(), t.layout) for t in every]
     places.arrivals = lambda *_: iter(mine)
-    alone = axis.Seeds(task, list(range(4))[part], jax.devices()[:1])
+    alone = Learner(spec, list(range(4))[part], jax.devices()[:1])
     assert len(alone.placement.devices) == 1
-    places.learn(alone, shape, 2)
+    places.learn(alone, VECTOR, 2)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(alone.states), strict=True):
         # Not to the last bit: XLA compiles for several devices, and rounds, differently.
         np.testing.assert_allclose(a[part], np.asarray(b), rtol=1e-5, atol=1e-6)
-three = axis.Placement(3)
+three = Placement(3)
 assert len(three.devices) == 1  # equal shares only
 print("same")
 """

@@ -14,10 +14,11 @@ from dr_q import agent as drq
 from dr_q.cli import policies
 from dr_q.config import preset
 from dr_q.envs import make_env
+from dr_q.policies import save_policies
 from dr_q.policies.export import export_policy
-from dr_q.policies.policy import PolicyNetworks, save_policies
+from dr_q.spaces import SINGLE
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
 
 
 class MatrixActions(toys.DictObs):
@@ -31,12 +32,10 @@ class MatrixObs(toys.Toy):
 def policy_of(make, folder):
     spec = make_env(make).spec
     config = preset("dr.q", **tiny.SIZES)
-    networks = drq.init_networks(
-        config, drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history), jax.random.key(0)
-    )
-    stacked = jax.tree.map(lambda x: x[None], PolicyNetworks(networks.encoder.state, networks.actor))
+    networks = drq.init_networks(config, spec.spaces, jax.random.key(0))
+    stacked = jax.tree.map(lambda x: x[None], networks.policy)
     record = {"task": "toy", "best_seed": 0, "agent_steps": 0, "config": dataclasses.asdict(config)}
-    save_policies(folder, spec, record, stacked, [0])
+    save_policies(folder, spec.spaces, record, stacked, [0])
     return dr_q.load(folder)
 
 
@@ -90,7 +89,14 @@ def test_shapes_that_could_be_taken_for_a_batch(shape, tmp_path):
 def test_policies_of_older_versions_say_how_to_give_a_dict(tmp_path):
     policy_of(toys.DictObs, tmp_path)
     record = json.loads((tmp_path / "policy" / "policy.json").read_text())
-    del record["obs_parts"], record["action_shape"]
+    spaces = record.pop("spaces")
+    first = {
+        "obs_shape": [6],
+        "history": 1,
+        "action_low": spaces["action"]["low"],
+        "action_high": spaces["action"]["high"],
+    }
+    record |= {**first, "format": 2}  # the weights have today's names
     (tmp_path / "policy" / "policy.json").write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"expected an array of shape \(6,\), or a batch; of a Dict .*spaces.flatten"):
         dr_q.load(tmp_path).act(toys.DictObs().observe())
@@ -98,7 +104,9 @@ def test_policies_of_older_versions_say_how_to_give_a_dict(tmp_path):
 
 def test_of_images_it_takes_the_last_three(tmp_path):
     policy = policy_of(toys.Pixels, tmp_path)
-    expected = r"expected \(9, 84, 84\), or a batch; of images the last 3, channels first: policy.episode.* joins them$"
+    expected = (
+        r"expected \(9, 84, 84\), or a batch; of images the last 3, channels first: policy.episode.* stacks them$"
+    )
     with pytest.raises(ValueError, match=r"observation of shape \(84, 84, 3\); " + expected):
         policy.act(np.zeros((84, 84, 3), np.uint8))
     with pytest.raises(ValueError, match="images of float64; expected uint8, from 0 to 255"):
@@ -110,7 +118,7 @@ def test_an_episode_joins_images_as_training_does(tmp_path):
     obs, (image, _) = env.reset(0), own.reset(seed=0)
     playing, still = policy.episode(), np.zeros(1, np.float32)
     for _ in range(5):
-        np.testing.assert_array_equal(playing.act(image), policy.act(obs))
+        np.testing.assert_array_equal(playing.act(image), policy.act(obs[SINGLE]))
         obs, image = env.step(still).obs, own.step(still)[0]
     assert not np.array_equal(policy.episode().act(image), playing.act(image))  # an episode remembers
     with pytest.raises(ValueError, match=r"image of shape \(3, 84, 84\); expected \(84, 84, 3\): height, width"):

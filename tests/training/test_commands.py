@@ -16,12 +16,14 @@ from safetensors.numpy import load_file, save_file
 
 import dr_q
 from dr_q.cli import main
-from dr_q.envs import humanoid_bench, make_env
+from dr_q.envs import make_env
+from dr_q.envs.families import humanoid_bench
 from dr_q.policies.watch import _encoder, evaluate_policy, frame_schedule, record_video
 from dr_q.run_folder.source import source_digest
-from dr_q.training.display import versions
+from dr_q.spaces import SINGLE, ContinuousActions
+from dr_q.training.versions import versions
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
 
 DR_Q = Path(sys.executable).with_name("dr-q")
 
@@ -135,10 +137,11 @@ def test_train_eval_plot_on_each_family(task, tmp_path, capsys):
     check_export(out, tmp_path / "given", capsys)
     policy = dr_q.load(out)
     env = make_env(task)
-    obs = env.reset(0)
+    obs = env.reset(0)[SINGLE]
     action = policy.act(obs)
-    assert action.shape == (env.spec.action_dim,)
-    assert (action >= np.array(env.spec.action_low) - 1e-6).all()
+    assert isinstance(env.spec.action, ContinuousActions)
+    assert action.shape == (env.spec.action.dim,)
+    assert (action >= np.array(env.spec.action.low) - 1e-6).all()
     np.testing.assert_allclose(policy.act(np.stack([obs, obs]))[1], action, rtol=1e-5, atol=1e-6)
 
 

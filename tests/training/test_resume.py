@@ -14,21 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dr_q.run import arrays, loop
-from dr_q.run import seeds as axis
 
 import dr_q
-from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.agent.named_arrays import fill_tree
 from dr_q.cli import main
 from dr_q.config import preset
-from dr_q.envs import Transitions
-from dr_q.run_folder.checkpoints import Checkpoints, Saved
-from dr_q.run_folder.lock import alone_in
-from dr_q.training.display import RunFiles
+from dr_q.envs import Transitions, make_env
+from dr_q.learner import Learner, LearnerSpec, PendingTransition, SeedStates, init_states, packet_layout, root_keys
+from dr_q.learner.saving import Saved, load, to_checkpoint
+from dr_q.run_folder import Checkpoints, RunTables, checkpoints, lock_run_folder, read_arrays
+from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces
+from dr_q.training import loop
 from dr_q.training.settings import Settings, make_settings
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
 
 DR_Q = Path(sys.executable).with_name("dr-q")
 
@@ -114,15 +114,15 @@ def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path, monkeypat
 
 def test_one_process_to_a_folder(tmp_path):
     run = tmp_path / "run"
-    with alone_in(run):
-        with pytest.raises(dr_q.ConfigError, match="run is being trained by another process; wait for it or stop"):
+    with lock_run_folder(run):
+        with pytest.raises(dr_q.RunFolderError, match="run is being trained by another process; wait for it or stop"):
             dr_q.train(toys.Walk, steps=40, out=run)
         (run / "run.json").write_text(json.dumps(BEGUN))
-        with pytest.raises(dr_q.ConfigError, match="run is being trained by another process; wait for it or stop"):
+        with pytest.raises(dr_q.RunFolderError, match="run is being trained by another process; wait for it or stop"):
             dr_q.train(toys.Walk, resume=run)
         assert (run / "run.json").read_text() == json.dumps(BEGUN)
     (run / "run.json").unlink()
-    with pytest.raises(dr_q.TaskError), alone_in(tmp_path / "runs" / "new"):
+    with pytest.raises(dr_q.TaskError), lock_run_folder(tmp_path / "runs" / "new"):
         raise dr_q.TaskError("refused")
     assert not (tmp_path / "runs").exists(), "it would be in the way of the next try"
     dr_q.train(toys.Walk, steps=40, out=tmp_path / "new", **{**tiny.RUN, **tiny.SIZES})
@@ -187,7 +187,7 @@ def test_stop_after_writes_a_checkpoint_and_exits_0(tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["train", "gym/Hopper-v4", "--out", str(out), "--stop-after", "0.0001", *tiny.flags()]
     assert main(arguments) == 0
-    assert "go on with: dr-q train --resume" in capsys.readouterr().out
+    assert "resume with: dr-q train --resume" in capsys.readouterr().out
     stopped = json.loads((out / "run.json").read_text())
     assert stopped["status"] == "stopped"
     assert main(["train", "--resume", str(out)]) == 0
@@ -204,22 +204,21 @@ def test_a_simulator_that_cannot_be_restored_is_said_so_and_its_episode_closed(t
     saved = load_last(run, toys.Forgetful)
     # Episodes of 40 steps, one of them cut after 10, each with a slot for its last frame: no window of 5 that would
     # reach past such an end begins.
-    valid = np.asarray(saved.states.replays.valid[0]).reshape(-1)
+    valid = np.asarray(saved.states.replays.storage.valid[0]).reshape(-1)
     ends = [40, 40 + 11, 40 + 11 + 41]
     assert np.flatnonzero(valid[:100] == 0).tolist() == [slot for end in ends for slot in range(end - 5, end + 1)]
-    assert int(saved.states.replays.clock[0]) == tiny.STEPS - 1  # the last transition has come, and is taken in next
+    assert (
+        int(saved.states.replays.storage.clock[0]) == tiny.STEPS - 1
+    )  # the last transition has come, and is taken in next
 
 
 def load_last(run: Path, task) -> Saved:
     info = json.loads((run / "run.json").read_text())
-    from dr_q.envs import make_env
-
     settings = Settings.from_json(info["settings"], task)
-    spec = make_env(task).spec
-    shape = drq.TaskShape(spec.obs_shape, spec.action_dim, spec.history)
-    checkpoints = Checkpoints(run, settings.seed_list, settings.keep_checkpoints)
-    task = axis.Task(settings.config, shape, rp.slots_to_fill(settings.steps, 1_000_000))
-    saved = checkpoints.load(checkpoints.steps()[-1], task)
+    spaces = make_env(task).spec.spaces.sizes()
+    stored = Checkpoints(run, settings.seed_list, settings.keep_checkpoints)
+    spec = LearnerSpec(settings.config, spaces, rp.slots_to_fill(settings.steps, 1_000_000))
+    saved = load(stored, stored.steps()[-1], spec)
     return saved._replace(states=jax.tree.map(jnp.asarray, saved.states))
 
 
@@ -241,7 +240,7 @@ def test_a_run_goes_on_as_it_was(changes, message, finished, capsys):
 def test_a_folder_with_anything_in_it_is_refused(finished, capsys):
     before = results(finished)
     assert main(["train", "gym/Hopper-v4", "--out", str(finished), *tiny.flags()]) == 2
-    assert "is not empty; choose another --out, or go on with it: dr-q train --resume" in capsys.readouterr().err
+    assert "is not empty; choose another --out, or resume it: dr-q train --resume" in capsys.readouterr().err
     assert results(finished) == before
 
 
@@ -260,15 +259,16 @@ def test_no_pickle_on_disk(finished):
 # Checkpoints on their own
 
 
-TASK = axis.Task(preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024}), drq.TaskShape((500,), 2), capacity=1024)
-ROOTS = axis.root_keys([0, 1])
+SPACES = Spaces(ObsSpec.vector(500), ContinuousActions((-1.0, -1.0), (1.0, 1.0)))
+SPEC = LearnerSpec(preset("dr.q", **{**tiny.SIZES, "replay_capacity": 1024}), SPACES, capacity=1024)
+ROOTS = root_keys([0, 1])
+PENDING = PendingTransition({SINGLE: jnp.ones((2, 500))}, jnp.zeros((2, 2)))
 
 
-def saved_at(step: int, states: axis.SeedStates, frames: np.ndarray | None = None) -> Saved:
-    turn = axis.Turn(jnp.ones((2, 500)), jnp.zeros((2, 2)))
-    layout = axis.packet_layout(TASK.shape)
-    arrived = Transitions.of(layout, np.ones((2, 2, 500)), np.array([[0.5, 0, 1], [0.25, 1, 0]]))
-    return Saved(step, states, turn, arrived, [(0, np.zeros((0, 2), np.float32))] * 2, frames)
+def saved_at(step: int, states: SeedStates) -> Saved:
+    obs = {SINGLE: np.ones((2, 500))}
+    arrived = Transitions.of(packet_layout(SPEC), obs, obs, np.array([[0.5, 0, 1], [0.25, 1, 0]]))
+    return Saved(step, states, PENDING, arrived, [(0, np.zeros((0, 2), np.float32))] * 2)
 
 
 @jax.jit
@@ -282,27 +282,27 @@ def logs(length: int, start: int) -> rp.Transition:
     sizes = [(2, length, 500), (2, length, 2), (2, length), (2, length, 500)]
     obs, action, reward, next_obs = (jnp.asarray(rng.normal(size=size), jnp.float32) for size in sizes)
     terminated, truncated = (jnp.asarray(rng.random((2, length)) < 0.1) for _ in range(2))
-    return rp.Transition(obs, action, reward, next_obs, terminated, truncated)
+    return rp.Transition({SINGLE: obs}, action, reward, {SINGLE: next_obs}, terminated, truncated)
 
 
 def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkeypatch):
-    monkeypatch.setattr("dr_q.run_folder.checkpoints.CHUNK_BYTES", 260_000)  # one row of 128 slots
-    checkpoints = Checkpoints(tmp_path, [0, 1], keep=2)
-    agents, replays = axis.init_states(TASK, ROOTS)
+    monkeypatch.setattr("dr_q.learner.saving.CHUNK_BYTES", 260_000)  # one row of 128 slots
+    stored = Checkpoints(tmp_path, [0, 1], keep=2)
+    agents, replays = init_states(SPEC, ROOTS)
     sizes = []
     for part in range(6):  # about 1,400 slots: past the end of the ring
         replays = fill(replays, logs(200, part))
-        saved = saved_at(part, axis.SeedStates(agents, replays))
+        saved = saved_at(part, SeedStates(agents, replays))
         before = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("0*.safetensors")}
-        checkpoints.save(saved)
+        stored.write(to_checkpoint(saved, [0, 1]))
         after = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("0*.safetensors")}
         sizes.append(len(set(before.items()) & set(after.items())))
-        loaded = checkpoints.load(part, TASK)
+        loaded = load(stored, part, SPEC)
         np.testing.assert_array_equal(loaded.arrived.packet, saved.arrived.packet)
         for (path, a), b in zip(jax.tree.leaves_with_path(saved.states), jax.tree.leaves(loaded.states), strict=True):
             name = jax.tree_util.keystr(path)
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=name)
-    assert checkpoints.steps() == [4, 5]
+    assert stored.steps() == [4, 5]
     assert max(sizes) >= 6, "most chunks should be shared with the checkpoint before"
     referred = set()
     for step in (4, 5):
@@ -317,7 +317,7 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_offered(tmp_path, capsys
     newest = out / "checkpoints" / "80"
     for name in ("agents.safetensors", "checkpoint.json"):
         (newest / name).write_bytes(b"{")
-        with pytest.raises(dr_q.ConfigError, match=rf"step 80 is damaged: .*{name} .*; to go on from step 40, remove"):
+        with pytest.raises(dr_q.DamagedFileError, match=rf"step 80 is damaged: .*{name} .*; to resume from step 40"):
             dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS)
     shutil.rmtree(newest)
     assert dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS, quiet=True).status == "finished"
@@ -328,7 +328,7 @@ def test_a_damaged_checkpoint_is_named_and_an_older_one_offered(tmp_path, capsys
         dr_q.train(toys.Walk, resume=out)
     for damage in ("{", "null"):
         (out / "run.json").write_text(damage)
-        with pytest.raises(dr_q.ConfigError, match=r"run.json is damaged: it has no settings"):
+        with pytest.raises(dr_q.DamagedFileError, match=r"run.json is damaged: it has no settings"):
             dr_q.train(toys.Walk, resume=out)
 
 
@@ -338,10 +338,10 @@ def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
     dr_q.train(toys.Walk, steps=tiny.STEPS, out=out, **tiny.RUN, **tiny.SIZES)
     shutil.rmtree(out / "checkpoints")
     before = {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
-    with pytest.raises(dr_q.ConfigError, match="finished at step 120 and has no checkpoints: it cannot go on"):
+    with pytest.raises(dr_q.RunFolderError, match="finished at step 120 and has no checkpoints: it cannot be resumed"):
         dr_q.train(toys.Walk, resume=out, steps=200)
     info = json.loads((out / "run.json").read_text())
-    with pytest.raises(dr_q.ConfigError, match="has no checkpoints: it cannot go on"):  # as a sweep's job does
+    with pytest.raises(dr_q.RunFolderError, match="has no checkpoints: it cannot be resumed"):  # as a sweep's job does
         loop.train(Settings.from_json(info["settings"], toys.Walk), out, loop.Options(quiet=True), resume=True)
     assert before == {path: path.read_bytes() for path in sorted(out.glob("*.*"))}
 
@@ -357,7 +357,7 @@ class Rewarding(toys.Walk):
 
 def test_nothing_of_a_first_checkpoint_that_was_not_finished_is_kept(tmp_path, monkeypatch):
     """Another attempt's transitions may differ (on a GPU they do), and its chunks have the same names."""
-    out, write = tmp_path / "run", arrays.write
+    out, write = tmp_path / "run", checkpoints.write_arrays
 
     def fail(path: Path, *rest) -> None:
         if path.name == "agents.safetensors":  # chunks are there by then
@@ -366,40 +366,40 @@ def test_nothing_of_a_first_checkpoint_that_was_not_finished_is_kept(tmp_path, m
 
     settings = {**tiny.RUN, **tiny.SIZES, "in_process": True}
     with monkeypatch.context() as patch:
-        patch.setattr(arrays, "write", fail)
+        patch.setattr(checkpoints, "write_arrays", fail)
         with pytest.raises(OSError, match="no space left"):
             dr_q.train(Rewarding, steps=40, out=out, **settings)
     assert list((out / "checkpoints" / "replay").rglob("*.safetensors"))
     monkeypatch.setattr(Rewarding, "attempt", 2.0)
     dr_q.train(Rewarding, resume=out, in_process=True, quiet=True)
     (chunk,) = (out / "checkpoints" / "replay").rglob("*.safetensors")
-    assert set(arrays.read(chunk)["reward"].tolist()) - {0.0} == {2.0}  # 0 where a final observation lies
+    assert set(read_arrays(chunk)["reward"].tolist()) - {0.0} == {2.0}  # 0 where a final observation lies
 
 
 def test_a_full_replay_is_not_put_into_a_larger_one(tmp_path):
     """A ring that has come round has its oldest transition in the middle."""
-    checkpoints = Checkpoints(tmp_path, [0, 1], keep=1)
-    agents, replays = axis.init_states(TASK, ROOTS)
+    stored = Checkpoints(tmp_path, [0, 1], keep=1)
+    agents, replays = init_states(SPEC, ROOTS)
     for part in range(6):
         replays = fill(replays, logs(200, part))
-    checkpoints.save(saved_at(1, axis.SeedStates(agents, replays)))
-    checkpoints.load(1, TASK)
-    with pytest.raises(dr_q.ConfigError, match="a full replay of 1,024 slots, which cannot go on as one of 2,048"):
-        checkpoints.load(1, TASK._replace(capacity=2048))
+    stored.write(to_checkpoint(saved_at(1, SeedStates(agents, replays)), [0, 1]))
+    load(stored, 1, SPEC)
+    with pytest.raises(dr_q.RunFolderError, match="a full replay of 1,024 slots, which cannot be continued as one of"):
+        load(stored, 1, SPEC._replace(capacity=2048))
 
 
 def test_what_was_read_is_not_copied_on_the_host_and_not_written_over():
     x = np.zeros((1, 1000), np.float32)
-    assert arrays.fill({"x": jax.ShapeDtypeStruct(x.shape, x.dtype)}, {"x": x}, "a file")["x"] is x
-    states = jax.tree.map(np.asarray, axis.init_states(TASK, ROOTS))
-    agents = axis.Seeds(TASK, [0, 1])
-    agents.restore(states, axis.Turn(jnp.ones((2, 500)), jnp.zeros((2, 2))))
+    assert fill_tree({"x": jax.ShapeDtypeStruct(x.shape, x.dtype)}, {"x": x}, "a file")["x"] is x
+    states = jax.tree.map(np.asarray, init_states(SPEC, ROOTS))
+    learner = Learner(SPEC, [0, 1])
+    learner.restore(states, PENDING)
     theirs = {leaf.ctypes.data for leaf in jax.tree.leaves(states)}
-    assert not theirs & {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(agents.states)}
+    assert not theirs & {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(learner.states)}
 
 
 def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):
-    files = RunFiles(tmp_path, make_settings("gym/Hopper-v4"))
+    files = RunTables(tmp_path)
     (tmp_path / "evals.csv").write_text("")
     (tmp_path / "metrics.csv").write_text("seed,agent_steps\n0,5\n0,9\n")
     files.drop_after(5)
@@ -408,7 +408,7 @@ def test_a_file_that_was_killed_before_its_first_row_is_forgotten(tmp_path):
 
 
 def test_columns_that_an_older_version_did_not_have_are_added(tmp_path):
-    files = RunFiles(tmp_path, make_settings("gym/Hopper-v4"))
+    files = RunTables(tmp_path)
     (tmp_path / "metrics.csv").write_text("seed,agent_steps,gone,q\n0,5,1,2\n")
     files.append_metrics(["seed", "agent_steps", "new", "q"], [[0, 6, 3, 4]])
     files.append_metrics(["seed", "agent_steps", "new", "q"], [[0, 7, 5, 6]])
@@ -416,8 +416,8 @@ def test_columns_that_an_older_version_did_not_have_are_added(tmp_path):
 
 
 def test_only_filled_slots_are_saved(tmp_path):
-    checkpoints = Checkpoints(tmp_path, [0, 1], keep=1)
-    agents, replays = axis.init_states(TASK, ROOTS)
-    checkpoints.save(saved_at(1, axis.SeedStates(agents, fill(replays, logs(50, 0)))))
+    stored = Checkpoints(tmp_path, [0, 1], keep=1)
+    agents, replays = init_states(SPEC, ROOTS)
+    stored.write(to_checkpoint(saved_at(1, SeedStates(agents, fill(replays, logs(50, 0)))), [0, 1]))
     stored = sum(f.stat().st_size for f in (tmp_path / "checkpoints" / "replay").rglob("*.safetensors"))
     assert stored < 2 * 70 * (500 + 2 + 4) * 4 + 4096

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dr_q
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
 
 
 def run(folder: Path, first: int) -> Path:

@@ -13,18 +13,21 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from dr_q.run import arrays, doctor, evaluate, export, loop
 from safetensors import SafetensorError
 from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue] - made at import
 
 import dr_q
 from dr_q.cli import main
+from dr_q.diagnostics import doctor
 from dr_q.kit import TrainingError
-from dr_q.training.display import Boards
+from dr_q.policies import episodes, export
+from dr_q.run_folder import arrays
+from dr_q.training import loop
 from dr_q.training.settings import make_settings
 from dr_q.training.signals import Signals
+from dr_q.training.writers import MetricWriters
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
 
 
 class Endless(toys.Toy):
@@ -35,7 +38,7 @@ class Endless(toys.Toy):
 
 
 def test_an_evaluation_without_end_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "LONGEST_EPISODE", 50)
+    monkeypatch.setattr(episodes, "LONGEST_EPISODE", 50)
     with pytest.raises(TrainingError, match=r"not ended after 50 steps.*gymnasium\.wrappers\.TimeLimit"):
         dr_q.train(Endless, steps=40, out=tmp_path / "run", **tiny.RUN, **tiny.SIZES)
 
@@ -93,7 +96,7 @@ def test_a_run_whose_environment_fails_says_how_to_go_on(tmp_path, capsys):
     out, settings = tmp_path / "run", {**tiny.RUN, **tiny.SIZES, "quiet": False, "in_process": True}
     with pytest.raises(dr_q.EnvError, match=r"Breaks failed in step\(action\): JSONDecodeError"):
         dr_q.train(toys.Breaks, steps=80, out=out, **settings)
-    told = "failed at step 0; once mended, begin again (there is no checkpoint yet) with: "
+    told = "failed at step 0; once that is fixed, start again (there is no checkpoint yet) with: "
     assert f"{told}dr_q.train(THE_SAME_CALLABLE, resume='{out}')" in capsys.readouterr().out
     with pytest.raises(dr_q.ConfigError, match=r"batch_size 999 does not fit the run in .*, which has 16"):
         dr_q.train(toys.Walk, resume=out, batch_size=999)
@@ -198,10 +201,10 @@ def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
     assert (out / "README.md").exists()
     file = run / "policy" / "seed0.safetensors"
-    weights = arrays.read(file)
+    weights = arrays.read_arrays(file)
     name = next(iter(weights))
     for value, said in ((1e6, "is not finite in float16; use --precision float32"), (np.nan, "seed 0 has diverged")):
-        arrays.write(file, {**weights, name: np.full_like(weights[name], value)})
+        arrays.write_arrays(file, {**weights, name: np.full_like(weights[name], value)})
         assert main(["export", str(run), "--out", str(tmp_path / "other"), "--episodes", "0"]) == 2
         assert said in capsys.readouterr().err
 
@@ -262,6 +265,7 @@ def test_both_signals_before_python_notices_are_received_too():
 FORKS = """
 import os, signal, time
 from dr_q.training.signals import Signals
+from dr_q.training.writers import MetricWriters
 with Signals("stopping") as signals:
     child = os.fork()
     if not child:
@@ -291,7 +295,7 @@ def test_a_second_signal_does_not_wait_for_an_evaluation_in_the_background(tmp_p
         if steps > 20_000:
             raise TrainingError("nobody gave it up")
 
-    monkeypatch.setattr(evaluate, "check_length", count)
+    monkeypatch.setattr("dr_q.training.evaluate.check_length", count)
     settings = {**tiny.RUN, **tiny.SIZES, "exploration_steps": 10_000_000, "background_evaluation": True}
     with pytest.raises(KeyboardInterrupt):
         dr_q.train(Endless, steps=10_000_000, out=tmp_path / "run", **{**settings, "eval_every": 10_000_000})
@@ -313,7 +317,7 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
 @pytest.mark.parametrize(("begins", "purged"), [(None, []), (0, [0]), (4, [4])])
 def test_tensorboard_forgets_what_a_checkpoint_has_not_seen(begins, purged, tmp_path):
     """As the CSV files do: a resumed run would draw two curves over the same steps."""
-    boards = Boards(tmp_path, make_settings("dmc/cartpole-swingup", steps=10), False, begins)
+    boards = MetricWriters(tmp_path, make_settings("dmc/cartpole-swingup", steps=10), False, begins)
     boards.scalars({"x": 1.0}, begins or 0)
     boards.close()
     (file,) = (tmp_path / "tensorboard").iterdir()
@@ -327,13 +331,13 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     run = SimpleNamespace(log=heard.append, finish=lambda: heard.append("finished"))
     stand_in = SimpleNamespace(init=lambda **given: heard.append(given) or run)
     monkeypatch.setitem(sys.modules, "wandb", stand_in)
-    boards = Boards(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True)
+    boards = MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True)
     boards.scalars({"x": 1.5}, 7)
     boards.close()
     assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)
     assert heard[1:] == [{"x": 1.5, "agent_steps": 7}, "finished"]
-    Boards(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 7).close()
-    Boards(tmp_path / "b", make_settings("dmc/cartpole-swingup", steps=10), True).close()
+    MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 7).close()
+    MetricWriters(tmp_path / "b", make_settings("dmc/cartpole-swingup", steps=10), True).close()
     begun = [given for given in heard if isinstance(given, dict) and "id" in given]
     assert begun[0]["id"] == begun[1]["id"] != begun[2]["id"], "a resumed run goes on as the same"
     assert {given["resume"] for given in begun} == {"allow"}
@@ -394,12 +398,12 @@ def test_a_run_that_is_stopped_at_once_says_how_to_go_on(tmp_path, monkeypatch, 
     monkeypatch.setattr("dr_q.training.signals.SAME", 0)
     monkeypatch.setattr("dr_q.training.signals.PATIENCE", 600)
 
-    monkeypatch.setattr(loop.RunFiles, "append_metrics", twice)
+    monkeypatch.setattr(loop.RunTables, "append_metrics", twice)
     monkeypatch.setattr(loop, "LOG_EVERY", 60)
     flags = [*tiny.flags(steps=80), "--checkpoint-every", "40"]
     assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(tmp_path / "run"), *flags]) == 130
     said = capsys.readouterr()
-    assert f"stopped at step 60; go on from step 40 with: dr-q train --resume {tmp_path / 'run'}\n" in said.out
+    assert f"stopped at step 60; resume from step 40 with: dr-q train --resume {tmp_path / 'run'}\n" in said.out
     assert said.err == "dr-q: interrupted\n"
 
 

@@ -4,46 +4,48 @@ import csv
 
 import numpy as np
 import pytest
-from dr_q.run import seeds as axis
 
 import dr_q
+from dr_q.learner import Learner
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
+
+ENCODER = "sync_targets_and_train_encoder"
 
 
 @pytest.fixture
 def watched(monkeypatch):
-    """What happens in a run, in order: ("random"|"explore"|"renew"|"update", number, transitions there)."""
+    """What happens in a run, in order: ("random"|"explore"|"encoder"|"update", number, transitions there)."""
     events = []
-    made = {name: getattr(axis.Seeds, name) for name in ("begin", "act", "renew", "update")}
+    made = {name: getattr(Learner, name) for name in ("begin", "act", ENCODER, "update")}
 
-    def count(agents) -> int:
-        return int(np.asarray(agents.states.replays.clock)[0])
+    def count(learner) -> int:
+        return int(np.asarray(learner.states.replays.storage.clock)[0])
 
-    def index(agents, number: int) -> int:
-        config = agents.task.config
-        return (count(agents) - config.exploration_steps) * config.replay_ratio + number
+    def index(learner, number: int) -> int:
+        config = learner.spec.config
+        return (count(learner) - config.exploration_steps) * config.replay_ratio + number
 
-    def begin(agents, obs):
-        made["begin"](agents, obs)
-        events.append(("random" if agents.task.config.exploration_steps else "explore", 0, 0))
+    def begin(learner, obs):
+        made["begin"](learner, obs)
+        events.append(("random" if learner.spec.config.exploration_steps else "explore", 0, 0))
 
-    def act(agents, arrived, *, exploring):
-        made["act"](agents, arrived, exploring=exploring)
-        events.append(("random" if exploring else "explore", count(agents) + 1, count(agents) + 1))
+    def act(learner, arrived, *, exploring):
+        made["act"](learner, arrived, exploring=exploring)
+        events.append(("random" if exploring else "explore", count(learner) + 1, count(learner) + 1))
 
-    def renew(agents, number):
-        agents.add()
-        events.append(("renew", index(agents, number), count(agents)))
-        return made["renew"](agents, number)
+    def sync_targets_and_train_encoder(learner, number):
+        learner.add()
+        events.append(("encoder", index(learner, number), count(learner)))
+        return made[ENCODER](learner, number)
 
-    def update(agents, number):
-        agents.add()
-        events.append(("update", index(agents, number), count(agents)))
-        return made["update"](agents, number)
+    def update(learner, number):
+        learner.add()
+        events.append(("update", index(learner, number), count(learner)))
+        return made["update"](learner, number)
 
-    for function in (begin, act, renew, update):
-        monkeypatch.setattr(axis.Seeds, function.__name__, function)
+    for function in (begin, act, sync_targets_and_train_encoder, update):
+        monkeypatch.setattr(Learner, function.__name__, function)
     return events
 
 
@@ -61,17 +63,17 @@ def test_d10_update_k_sees_exploration_steps_minus_1_plus_k_transitions(watched,
     run(tmp_path)
     updates = [(number + 1, seen) for kind, number, seen in watched if kind == "update"]
     assert updates == [(k, 39 + k) for k in range(1, tiny.STEPS - 40 + 1)]
-    renewals = [(number + 1, seen) for kind, number, seen in watched if kind == "renew"]
-    assert renewals == [(k, 39 + k) for k in range(1, tiny.STEPS - 40 + 1, 10)]
+    target_updates = [(number + 1, seen) for kind, number, seen in watched if kind == "encoder"]
+    assert target_updates == [(k, 39 + k) for k in range(1, tiny.STEPS - 40 + 1, 10)]
     # Targets are copied, and the encoder trained, before the RL update of the same number.
-    order = [(kind, number) for kind, number, _ in watched if kind in ("renew", "update")]
-    assert order.index(("renew", 10)) + 1 == order.index(("update", 10))
+    order = [(kind, number) for kind, number, _ in watched if kind in ("encoder", "update")]
+    assert order.index(("encoder", 10)) + 1 == order.index(("update", 10))
 
 
 def test_replay_ratio_gives_that_many_updates_for_each_step(watched, tmp_path):
     run(tmp_path, replay_ratio=2, steps=60)
     assert [number for kind, number, _ in watched if kind == "update"] == list(range(40))
-    assert [number for kind, number, _ in watched if kind == "renew"] == [0, 10, 20, 30]
+    assert [number for kind, number, _ in watched if kind == "encoder"] == [0, 10, 20, 30]
 
 
 def test_learning_starts_with_the_first_window_that_is_complete(watched, tmp_path):

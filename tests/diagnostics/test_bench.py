@@ -5,7 +5,7 @@ import pytest
 from dr_q.diagnostics import bench as benchmark
 from dr_q.training.settings import make_settings
 from tests.envs import toys
-from tests.run import tiny
+from tests.training import tiny
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

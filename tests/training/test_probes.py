@@ -10,8 +10,9 @@ import pytest
 
 import dr_q
 from dr_q import agent as drq
+from dr_q.spaces import SINGLE
 from tests.envs import toys
-from tests.run.test_resume import load_last
+from tests.training.test_resume import load_last
 
 DISCOUNT = 0.9
 STEPS = 1_500
@@ -42,7 +43,7 @@ def learned(toy, folder: Path) -> drq.Networks:
 
 def values(networks: drq.Networks, steps: list[int]) -> np.ndarray:
     """Q of the policy's own action at each step of the episode, the mean of both critics."""
-    obs = jnp.eye(8)[jnp.asarray(steps)]
+    obs = {SINGLE: jnp.eye(8)[jnp.asarray(steps)]}
     z_s = networks.encoder.z_s(obs)
     return np.asarray(jnp.mean(networks.critic(networks.encoder.z_sa(z_s, networks.actor(z_s))), axis=1))
 
@@ -62,6 +63,6 @@ def test_q_converges_to_the_known_value(toy, at, expected, tmp_path):
 
 def test_policy_converges_to_the_target_of_a_bandit(tmp_path):
     networks = learned(toys.Bandit, tmp_path / "run")
-    action = float(drq.greedy_action(networks, jnp.eye(8)[0])[0])
+    action = float(drq.greedy_action(networks, {SINGLE: jnp.eye(8)[0]})[0])
     assert action == pytest.approx(0.4, abs=0.08)
     assert float(values(networks, [0])[0]) == pytest.approx(0.0, abs=0.05)

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dr_q.run import seeds as axis
 
 import dr_q
 from dr_q import agent as drq
@@ -20,9 +19,11 @@ from dr_q import replay as rp
 from dr_q.cli import main
 from dr_q.config import preset
 from dr_q.diagnostics import analyse
-from dr_q.equations import faded_probability, infonce, lap_priority
+from dr_q.equations import faded_probability, infonce, lap_priority, td_error
+from dr_q.learner.saving import load
 from dr_q.report.analyses import Information, Measure, Origin
-from tests.run import tiny
+from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces
+from tests.training import tiny
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +43,13 @@ def rows(path) -> list[dict[str, str]]:
 
 def test_one_seed_of_a_checkpoint_is_what_the_whole_checkpoint_holds(folders):
     run = analyse.open_run(folders / "first")
-    whole = run.checkpoints.load(120, run.task(120)).states
+    whole = load(run.checkpoints, 120, run.spec(120)).states
     for index, seed in enumerate(run.seeds):
         held, agent = analyse.load_replay(run, 120, seed), analyse.load_agent(run, 120, seed)
-        assert whole.replays.obs is not None
-        np.testing.assert_array_equal(held.frames, whole.replays.obs[index])
-        np.testing.assert_array_equal(held.replay.stamp, whole.replays.stamp[index])
+        storage = whole.replays.storage
+        assert storage.obs is not None
+        np.testing.assert_array_equal(held.frames[SINGLE], storage.obs[SINGLE][index])
+        np.testing.assert_array_equal(held.replay.storage.stamp, storage.stamp[index])
         for a, b in zip(jax.tree.leaves(agent), jax.tree.leaves(whole.agents), strict=True):
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b)[index])
 
@@ -61,7 +63,9 @@ def test_tsne_has_the_points_asked_for_and_repeats(folders):
     np.testing.assert_array_equal(found.points, analyse.embed(run, samples=50).points)
     reward = analyse.embed(run, samples=20, colour="reward")
     held = analyse.load_replay(run, 120, 0)
-    stored = {int(age): float(held.replay.reward[slot]) for age, slot in zip(held.age, held.starts, strict=True)}
+    stored = {
+        int(age): float(held.replay.storage.reward[slot]) for age, slot in zip(held.age, held.starts, strict=True)
+    }
     assert [stored[int(age)] for age in reward.age] == pytest.approx(reward.colour)
 
 
@@ -72,9 +76,9 @@ def test_values_of_a_picture_are_those_of_the_networks(folders):
     agent = dataclasses.replace(analyse.load_agent(run, 120, 0), reward_scale=jnp.asarray(3.0))
     slots = held.starts[:7]
     z_sa, value = analyse.z_sa_of(held, agent, slots)
-    obs, action = held.frames[slots], np.asarray(held.replay.action)[slots]
+    obs, action = held.frames[SINGLE][slots], np.asarray(held.replay.storage.action)[slots]
     encoder = agent.online.encoder
-    expected = encoder.z_sa(encoder.z_s(jnp.asarray(obs)), jnp.asarray(action))
+    expected = encoder.z_sa(encoder.z_s({SINGLE: jnp.asarray(obs)}), jnp.asarray(action))
     np.testing.assert_allclose(z_sa, expected, rtol=1e-4, atol=1e-5)
     q = np.asarray(agent.online.critic(expected)).min(axis=-1)
     np.testing.assert_allclose(value, 3 * q, rtol=1e-4, atol=1e-5)
@@ -87,13 +91,15 @@ def test_td_errors_are_those_of_an_update(folders):
     config = preset("dr.q", **{**tiny.SIZES, "target_noise": 0.0, "min_priority": 1e-6})
     slots = held.starts[-16:]
     error = analyse.td_errors(config, held, agent, slots)
-    frames = held.frames[np.asarray(rp.n_step_frames(held.replay, jnp.asarray(slots), config.q_horizon))]
+    at = rp.n_step_frames(held.replay.storage, jnp.asarray(slots), config.q_horizon)[SINGLE]
+    frames = {SINGLE: jnp.asarray(held.frames[SINGLE][np.asarray(at)])}
+    replay = dataclasses.replace(held.replay, sampler=rp.make_sampler(config))
     draw = drq.CriticDraw(jnp.asarray(slots), jax.random.key(1), jax.random.key(2))
     update = jax.jit(functools.partial(drq.learn_actor_critic, config))
-    _, after, seen = update(agent, held.replay, draw, jnp.asarray(frames))
-    np.testing.assert_allclose(error**config.priority_exponent, seen.priority, rtol=1e-4)
-    expected = lap_priority(seen.q, seen.q_target, config.min_priority, config.priority_exponent)
-    np.testing.assert_allclose(after.priority.reshape(-1)[slots], expected, rtol=1e-6)
+    _, after, seen = update(agent, replay, draw, frames)
+    np.testing.assert_allclose(error, seen.td_error, rtol=1e-4)
+    expected = lap_priority(td_error(seen.q, seen.q_target), config.min_priority, config.priority_exponent)
+    np.testing.assert_allclose(after.sampling.priority.reshape(-1)[slots], expected, rtol=1e-6)
 
 
 def test_priorities_by_age(folders):
@@ -108,12 +114,10 @@ def test_priorities_by_age(folders):
     assert found.fading
     # By the definition of Eq. 10, walking every entry.
     config, replay = run.config, held.replay
-    age = replay.clock - 1 - replay.stamp.reshape(-1)
-    chance = np.asarray(
-        faded_probability(
-            replay.priority.reshape(-1), age, replay.valid.reshape(-1), config.fade_decay, config.fade_floor
-        )
-    )
+    storage = replay.storage
+    age = storage.clock - 1 - storage.stamp.reshape(-1)
+    by_slot = replay.sampling.priority.reshape(-1), age, storage.valid.reshape(-1)
+    chance = np.asarray(faded_probability(*by_slot, config.fade_decay, config.fade_floor))
     for bucket in found.buckets:
         inside = np.isin(np.asarray(age), range(bucket.first, bucket.last + 1))
         assert bucket.probability == pytest.approx(chance[inside].sum(), abs=1e-5)
@@ -140,13 +144,13 @@ def test_information_is_the_bound_of_our_loss_on_the_other_seeds_transitions(fol
     # The first seed's networks on the second's replays, half of them from each run.
     parts = [analyse._sample(run, 1, 1280, after=0) for run in runs]
     fewest = min(len(part.reward) for part in parts)
-    mixed = analyse.OneStep(*(jnp.concatenate([x[:fewest] for x in field]) for field in zip(*parts, strict=True)))
+    mixed = jax.tree.map(lambda *fields: jnp.concatenate([x[:fewest] for x in fields]), *parts)
     for run, information in zip(runs, found, strict=True):
         seed = run.seeds[0]
         agent = analyse.load_agent(run, 120, seed)
         encoder = agent.online.encoder
-        z_sa = encoder.z_sa(encoder.z_s(jnp.asarray(mixed.obs)), jnp.asarray(mixed.action))
-        target = agent.target.encoder.z_s(jnp.asarray(mixed.next_obs))
+        z_sa = encoder.z_sa(encoder.z_s(mixed.obs), mixed.action)
+        target = agent.target.encoder.z_s(mixed.next_obs)
         pred = encoder.predict(z_sa)
         measure = next(m for m in information.measures if (m.agent_steps, m.seed) == (120, seed))
         assert measure.negatives == len(mixed.reward) == 2 * fewest
@@ -212,18 +216,17 @@ def test_the_commands_write_pictures_and_numbers(folders, tmp_path, capsys):
 
 def test_pixels_are_read_as_stacks():
     """A replay of frames gives the stacks that the networks saw."""
-    shape = drq.TaskShape((9, 84, 84), 1, 3)
-    task = axis.Task(preset("dr.q", **tiny.SIZES), shape, 64)
-    replay = drq.init_replay(task.config, shape, 64, frames_elsewhere=True)
+    spaces = Spaces(ObsSpec.image(3, 84, 84, stack=3), ContinuousActions((-1.0,), (1.0,)))
+    replay = rp.init_replay(preset("dr.q", **tiny.SIZES), spaces, 64, frames_on_host=True)
     frames = np.zeros((64, 3, 84, 84), np.uint8)
     for step in range(12):
         frames[step] = step
         ended = jnp.zeros((), bool)
-        replay = rp.add(replay, rp.Transition(jnp.zeros(()), jnp.zeros(1), jnp.zeros(()), jnp.zeros(()), ended, ended))
-    held = analyse.Held(replay, frames, np.arange(7), np.arange(7)[::-1])
+        replay = rp.add(replay, rp.Transition({}, jnp.zeros(1), jnp.zeros(()), {}, ended, ended))
+    held = analyse.LoadedReplay(replay, {SINGLE: frames}, np.arange(7), np.arange(7)[::-1])
     steps = analyse.read_steps(held, np.array([0, 4]))
-    assert steps.obs[:, ::3, 0, 0].tolist() == [[0, 0, 0], [2, 3, 4]]
-    assert steps.next_obs[:, ::3, 0, 0].tolist() == [[0, 0, 1], [3, 4, 5]]
+    assert steps.obs[SINGLE][:, ::3, 0, 0].tolist() == [[0, 0, 0], [2, 3, 4]]
+    assert steps.next_obs[SINGLE][:, ::3, 0, 0].tolist() == [[0, 0, 1], [3, 4, 5]]
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dr_q.run import seeds as axis
 
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.envs import Transitions
-from dr_q.learner.donation import Held, InPlace, uses_of
+from dr_q.learner import Learner, LearnerSpec, SeedStates, packet_layout, root_keys, steps
+from dr_q.learner.donation import DonatedState, DonatingStep, uses_of
+from dr_q.spaces import SINGLE
 from tests.agent import small
 
 SEEDS = 3
@@ -36,19 +37,19 @@ def assert_same(a, b):
 
 @functools.cache
 def alone() -> list[rp.Replay]:
-    return [small.fill(drq.init_replay(CONFIG, small.VECTOR), log_of(seed)) for seed in range(SEEDS)]
+    return [small.fill(rp.init_replay(CONFIG, small.VECTOR), log_of(seed)) for seed in range(SEEDS)]
 
 
 @functools.cache
 def together() -> rp.Replay:
-    empty = stack([drq.init_replay(CONFIG, small.VECTOR)] * SEEDS)
+    empty = stack([rp.init_replay(CONFIG, small.VECTOR)] * SEEDS)
     return jax.jit(jax.vmap(small.fill))(empty, stack([log_of(seed) for seed in range(SEEDS)]))
 
 
 def test_replay_contents_are_the_same_to_the_bit():
     for seed in range(SEEDS):
         assert_same(pick(together(), seed), alone()[seed])
-    cursors = {int(replay.cursor) for replay in alone()}
+    cursors = {int(replay.storage.cursor) for replay in alone()}
     assert len(cursors) == SEEDS, "the seeds should end episodes at different times"
 
 
@@ -73,14 +74,14 @@ def three_updates(agent: drq.Agent, replay: rp.Replay, keys) -> drq.Agent:
     """Encoder and RL updates on batches fixed by given slots."""
     key_draw, key_noise = keys
     slots = rp.draw(replay, key_draw, CONFIG.batch_size)
-    window = rp.sample_subtrajectory(replay, slots, CONFIG.encoder_horizon)
-    sample = rp.sample_n_step(replay, slots, CONFIG.q_horizon)
+    window = rp.sample_subtrajectory(replay.storage, slots, CONFIG.encoder_horizon)
+    sample = rp.sample_n_step(replay.storage, slots, CONFIG.q_horizon)
     reward = jnp.sum(sample.reward, axis=0)
     batch = drq.CriticBatch(sample.obs, sample.action, reward, jnp.full_like(reward, 0.97), sample.next_obs)
     normal = jax.random.normal(key_noise, sample.action.shape)
 
     def step(agent, _):
-        agent, _ = drq.encoder_step(CONFIG, agent, window, replay.has_terminated)
+        agent, _ = drq.encoder_step(CONFIG, agent, window, replay.storage.has_terminated)
         agent, _ = drq.actor_critic_step(CONFIG, agent, batch, normal)
         return agent, None
 
@@ -112,38 +113,39 @@ def test_the_same_seeds_twice_are_the_same_to_the_bit():
     assert small.differing(pick(batched, 0), pick(batched, 1))
 
 
-TASK = axis.Task(CONFIG, small.VECTOR, CONFIG.replay_capacity)
-ROOTS = axis.root_keys([0, 1, 2])
+SPEC = LearnerSpec(CONFIG, small.VECTOR, CONFIG.replay_capacity)
+ROOTS = root_keys([0, 1, 2])
 NUMBER = jnp.zeros(SEEDS, jnp.int32)
 
 
-def fresh_states() -> axis.SeedStates:
-    return axis.SeedStates(axis.init_agents(TASK, ROOTS), jax.tree.map(jnp.copy, together()))
+def fresh_states() -> SeedStates:
+    return SeedStates(steps.init_agents(SPEC, ROOTS), jax.tree.map(jnp.copy, together()))
 
 
 def test_the_online_networks_act_and_are_evaluated_not_the_targets():
     config = small.config(target_period=4, exploration_noise=0.0)
-    seeds = axis.Seeds(axis.Task(config, small.VECTOR, config.replay_capacity), range(SEEDS))
+    learner = Learner(LearnerSpec(config, small.VECTOR, config.replay_capacity), range(SEEDS))
     rng = np.random.default_rng(0)
-    first, nexts = rng.normal(size=(2, SEEDS, *small.VECTOR.obs_shape)).astype(np.float32)
-    seeds.begin(first)
-    assert seeds.turn is not None
-    agents = seeds.states.agents
+    first, nexts = rng.normal(size=(2, SEEDS, *small.VECTOR.obs[SINGLE].shape)).astype(np.float32)
+    learner.begin({SINGLE: first})
+    assert learner.pending is not None
+    agents = learner.states.agents
     others = jax.tree.map(lambda x: -x, agents.target)
-    seeds.restore(seeds.states._replace(agents=eqx.tree_at(lambda agents: agents.target, agents, others)), seeds.turn)
-    online = seeds.states.agents.online
+    learner.restore(
+        learner.states._replace(agents=eqx.tree_at(lambda agents: agents.target, agents, others)), learner.pending
+    )
+    online = learner.states.agents.online
 
     def chosen(networks: drq.Networks) -> np.ndarray:
         one = jax.vmap(lambda f, actor, obs: actor(f(obs)))
-        return np.asarray(one(networks.encoder.state, networks.actor, jnp.asarray(nexts[:, None])))[:, 0]
+        return np.asarray(one(networks.encoder.state, networks.actor, {SINGLE: jnp.asarray(nexts[:, None])}))[:, 0]
 
     expected = chosen(online)
-    outcome = Transitions.of(
-        axis.packet_layout(small.VECTOR), np.stack([nexts, nexts], 1), np.zeros((SEEDS, 3), np.float32)
-    )
-    seeds.act(outcome, exploring=False)
-    np.testing.assert_allclose(seeds.actions(), expected, atol=1e-5)
-    np.testing.assert_allclose(seeds.greedy(seeds.policies(), nexts[:, None])[:, 0], expected, atol=1e-5)
+    obs = {SINGLE: nexts}
+    outcome = Transitions.of(packet_layout(learner.spec), obs, obs, np.zeros((SEEDS, 3), np.float32))
+    learner.act(outcome, exploring=False)
+    np.testing.assert_allclose(learner.actions(), expected, atol=1e-5)
+    np.testing.assert_allclose(learner.greedy(learner.policies(), {SINGLE: nexts[:, None]})[:, 0], expected, atol=1e-5)
     assert not np.allclose(chosen(others), expected, atol=1e-2)
 
 
@@ -154,58 +156,59 @@ def test_compiled_steps_donate_what_they_change_and_nothing_else():
 
     def shorten(name: str) -> str:
         part = name.split(".")
-        return ".".join(part[: 3 if part[1] == "online" else 2])
+        return ".".join(part[: 3 if part[1] in ("online", "storage", "sampling") else 2])
 
     def uses(step) -> tuple[set[str], set[str]]:
-        found = uses_of(functools.partial(step, TASK), states, ROOTS, NUMBER)
+        found = uses_of(functools.partial(step, SPEC), states, ROOTS, NUMBER)
         return {shorten(names[i]) for i in found.changes}, {shorten(names[i]) for i in found.reads}
 
-    changes, reads = uses(axis.renew)
+    changes, reads = uses(steps.sync_targets_and_train_encoder)
     assert changes == {"agents.online.encoder", "agents.encoder_optimiser", "agents.target"}
-    assert {"agents.online.actor", "agents.online.critic", "replays.obs", "replays.row_sums"} <= reads
-    assert not {"agents.actor_optimiser", "agents.critic_optimiser", "replays.max_priority"} & reads
-    changes, reads = uses(axis.update)
+    assert {"agents.online.actor", "agents.online.critic", "replays.storage.obs", "replays.sampling.row_sums"} <= reads
+    assert not {"agents.actor_optimiser", "agents.critic_optimiser", "replays.sampling.max_priority"} & reads
+    changes, reads = uses(steps.update)
     assert changes == {
         "agents.online.actor",
         "agents.online.critic",
         "agents.actor_optimiser",
         "agents.critic_optimiser",
-        "replays.priority",
-        "replays.row_sums",
-        "replays.group_sums",
-        "replays.max_priority",
+        "replays.sampling.priority",
+        "replays.sampling.row_sums",
+        "replays.sampling.group_sums",
+        "replays.sampling.max_priority",
+        "replays.empty_draws",
     }
-    assert {"agents.online.encoder", "agents.target", "replays.obs", "replays.stamp"} <= reads
+    assert {"agents.online.encoder", "agents.target", "replays.storage.obs", "replays.storage.stamp"} <= reads
     assert "agents.encoder_optimiser" not in reads
 
 
 def test_what_is_small_is_kept_in_one_array_bit_for_bit():
     states = fresh_states()
-    held = Held(states, apart=states.replays)
+    held = DonatedState(states, apart=states.replays)
     kept = {id(x) for x in held.large.values()}
     assert {id(x) for x in jax.tree.leaves(states.replays) if x.ndim > 1} <= kept
-    assert id(states.replays.clock) not in kept
+    assert id(states.replays.storage.clock) not in kept
     assert id(states.agents.online.actor.mlp.hidden1.bias) not in kept
     odd = {"bits": jnp.asarray([[0x7FC00001, 1], [-1, 0]], jnp.int32), "nan": jnp.full((2, 3), jnp.nan)}
     odd |= {"flags": jnp.asarray([True, False]), "zero": jnp.asarray([-0.0, 0.0])}
     assert {k: np.asarray(v).tobytes() for k, v in odd.items()} == {
-        k: np.asarray(v).tobytes() for k, v in Held(odd).tree.items()
+        k: np.asarray(v).tobytes() for k, v in DonatedState(odd).tree.items()
     }
 
 
 def test_steps_in_place_leave_the_rest_as_it_was():
-    held = Held(fresh_states())
+    held = DonatedState(fresh_states())
 
     def parts(agents: drq.Agent, names) -> list:
         return [getattr(agents, name, None) or getattr(agents.online, name) for name in names]
 
     for step, untouched in [
-        (axis.renew, ("actor", "critic", "actor_optimiser", "critic_optimiser")),
-        (axis.update, ("encoder", "encoder_optimiser", "target")),
+        (steps.sync_targets_and_train_encoder, ("actor", "critic", "actor_optimiser", "critic_optimiser")),
+        (steps.update, ("encoder", "encoder_optimiser", "target")),
     ]:
         before = jax.tree.map(np.array, held.tree)
-        InPlace(functools.partial(step, TASK))(held, ROOTS, NUMBER)
+        DonatingStep(functools.partial(step, SPEC))(held, ROOTS, NUMBER)
         assert_same(parts(before.agents, untouched), parts(held.tree.agents, untouched))
         for name in ("obs", "action", "reward", "stamp", "valid"):
-            assert_same(getattr(before.replays, name), getattr(held.tree.replays, name))
+            assert_same(getattr(before.replays.storage, name), getattr(held.tree.replays.storage, name))
         assert small.differing(before.agents, held.tree.agents)
