@@ -55,14 +55,14 @@ def main() -> int:
         return 2
     env = make_env(arguments.task)
     spec = env.spec
-    ((name, part),) = spec.obs.parts
+    ((key, part),) = spec.obs.parts
     agent = DRQ.Agent(
         part.frame_shape, spec.action.dim, 1.0, bool(spec.obs.images), False, torch.device("cuda"), part.stack,
         {"buffer_size_before_training": float(EXPLORE)},
     )  # fmt: skip
     rng = np.random.default_rng(0)
     seconds = {"act": 0.0, "simulate": 0.0, "add": 0.0, "train": 0.0}
-    obs = env.reset(0)[name]
+    obs = env.reset(0)[key]
 
     def step(episode: int) -> None:
         nonlocal obs
@@ -73,7 +73,7 @@ def main() -> int:
         acted = time.perf_counter()
         result = env.step(np.asarray(action, np.float32))
         simulated = time.perf_counter()
-        agent.replay_buffer.add(obs, action, result.obs[name], result.reward, result.terminated, result.truncated)
+        agent.replay_buffer.add(obs, action, result.obs[key], result.reward, result.terminated, result.truncated)
         added = time.perf_counter()
         agent.train(NoLog())
         torch.cuda.synchronize()
@@ -82,7 +82,7 @@ def main() -> int:
             seconds, (acted - start, simulated - acted, added - simulated, trained - added), strict=True
         ):
             seconds[name] += part
-        obs = env.reset(episode) if result.terminated or result.truncated else result.obs
+        obs = (env.reset(episode) if result.terminated or result.truncated else result.obs)[key]
 
     count = -(-arguments.steps // PERIOD) * PERIOD
     while agent.training_steps < PERIOD:  # explore, then warm up

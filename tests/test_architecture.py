@@ -1,6 +1,9 @@
-"""Imports point one way: kit <- {config, spaces} <- equations <- {networks, replay} <- agent <- run <- {sweep, cli}.
+"""The rooms and which way imports point; `docs/architecture.md` draws them.
 
-`envs` and `report` import nothing of ours but `kit`, `config`, `spaces` and `paper`, the paper's tables.
+    kit <- {config, spaces} <- equations <- {networks, replay} <- agent <- {learner, policies} <- training
+        <- diagnostics <- {sweep, cli}
+
+`paper`, `envs`, `run_folder` and `report` are beside them: they import each other downwards, and never jax.
 """
 
 import ast
@@ -13,6 +16,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "dr_q"
 
 BASE = {"kit", "config", "spaces"}
+ALGORITHM = {*BASE, "equations", "networks", "replay", "agent"}
+WORLD = {"paper", "envs", "run_folder", "report"}
 MAY_IMPORT = {
     "kit": set(),
     "config": {"kit"},
@@ -20,24 +25,45 @@ MAY_IMPORT = {
     "equations": set(),
     "networks": {*BASE, "equations"},
     "replay": {*BASE, "equations"},
-    "agent": {*BASE, "equations", "networks", "replay"},
+    "agent": ALGORITHM,
     "paper": set(),
     "envs": {*BASE, "paper"},
-    "report": {*BASE, "paper"},
-    "run": {*BASE, "equations", "networks", "replay", "agent", "paper", "envs", "report"},
-    "sweep": {*BASE, "equations", "networks", "replay", "agent", "paper", "envs", "report", "run"},
-    "cli": {*BASE, "agent", "paper", "envs", "report", "run", "sweep"},
+    "run_folder": BASE,
+    "report": {*BASE, "paper", "envs", "run_folder"},
+    "learner": {*ALGORITHM, "envs", "run_folder"},
+    "policies": {*ALGORITHM, *WORLD},
+    "training": {*ALGORITHM, *WORLD, "learner", "policies"},
+    "diagnostics": {*ALGORITHM, *WORLD, "learner", "policies", "training"},
+    "sweep": {*ALGORITHM, *WORLD, "learner", "policies", "training", "diagnostics"},
+    "cli": {*BASE, *WORLD, "policies", "training", "diagnostics", "sweep"},
+}
+FILES_MAY_IMPORT = {
+    # Storage is what lanes will change: nothing in it knows how transitions are drawn or windows read.
+    "replay/storage.py": {"equations", "spaces"},
+    "replay/windows.py": {"replay.storage"},
+    # A scheme sees the storage through its fields and `Added`; schemes do not know each other.
+    "replay/sampling/base.py": {"replay.storage"},
+    "replay/sampling/uniform.py": {"config", "equations", "replay.storage", "replay.sampling.pick"},
+    # The equations' callers in the loss read like the paper; the hand-written gradient is beside them.
+    "agent/terms.py": {"agent.rollout", "config", "equations", "networks", "replay"},
+    "agent/rollout.py": {"config", "networks"},
+    # Settings are read by `--help`: no jax, no simulators.
+    "training/settings.py": {"config", "envs", "kit"},
+    "envs/families/base.py": {"envs.protocol", "kit", "paper"},
+    "envs/processes/packet.py": {"spaces"},
+    "run_folder/formats.py": {"spaces"},
 }
 JAX = {"jax", "equinox", "optax"}
-FORBIDDEN_LIBRARIES: dict[str, set[str]] = dict.fromkeys(("kit", "config", "spaces", "envs", "report"), JAX)
+FORBIDDEN_LIBRARIES: dict[str, set[str]] = dict.fromkeys(("kit", "config", "spaces", *WORLD), JAX)
+RUN_FILES = {"run.json", "evals.csv", "metrics.csv", "checkpoint.json", "policy.json", "checkpoints"}
 
 
-def part_of(path: Path) -> str:
+def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imported(path: Path) -> set[str]:
-    """Full names of the modules that a file imports."""
+    """Full names of what a file imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -48,18 +74,41 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if part_of(path) not in ("__init__", "__main__")]
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) not in ("__init__", "__main__")]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_one_way(path):
-    part = part_of(path)
-    assert part in MAY_IMPORT, f"a new part of the house: say in this test what {part} may import"
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"a new room of the house: say in this test what {room} may import"
     for name in imported(path):
         library, *rest = name.split(".")
-        assert library not in FORBIDDEN_LIBRARIES.get(part, set()), f"{part} must not import {library}"
-        if library == "dr_q" and rest and rest[0] != part:
-            assert rest[0] in MAY_IMPORT[part] or rest[0] == "__version__", f"{part} imports {name}"
+        assert library not in FORBIDDEN_LIBRARIES.get(room, set()), f"{room} must not import {library}"
+        if library == "dr_q" and rest and rest[0] != room:
+            assert rest[0] in MAY_IMPORT[room] or rest[0] == "__version__", f"{room} imports {name}"
+
+
+@pytest.mark.parametrize("name", FILES_MAY_IMPORT)
+def test_files_whose_imports_matter(name):
+    for found in imported(PACKAGE / name):
+        if found.startswith("dr_q."):
+            allowed = FILES_MAY_IMPORT[name]
+            assert any(found.startswith(f"dr_q.{module}.") for module in allowed), f"{name} imports {found}"
+
+
+def test_seeds_become_an_axis_in_one_room():
+    """The algorithm is written for one seed; `vmap` there is over time, batch or images."""
+    for room in ("training", "policies", "diagnostics", "sweep", "cli"):
+        for path in (PACKAGE / room).rglob("*.py"):
+            assert "vmap" not in path.read_text(), f"{path} maps over something: seeds are learner/steps.py's"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_one_room_knows_the_files_of_a_run(path):
+    if room_of(path) == "run_folder":
+        return
+    constants = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    assert not RUN_FILES & {x for x in constants if isinstance(x, str)}, f"{path} names a file of a run"
 
 
 @pytest.mark.parametrize(

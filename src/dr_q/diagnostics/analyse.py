@@ -96,7 +96,7 @@ def open_run(folder: Path) -> SavedRun:
     checkpoints = Checkpoints(folder, record.info["seeds"])
     if not checkpoints.steps():
         advice = f"resume it: dr-q train --resume {folder}"
-        if record.info["agent_steps"] > 0 and not (folder / "checkpoints").exists():
+        if record.info["agent_steps"] > 0 and not checkpoints.folder.exists():
             advice = "they were removed; take them from a backup, or train again"
         raise RunFolderError(f"{folder} has no checkpoint, which analyses read; {advice}")
     policy = policy_record(folder)

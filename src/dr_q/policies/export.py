@@ -167,12 +167,11 @@ def _episodes(count: int, kind: str = "") -> str:
 
 def _training(path: Path, seed: int, agent_steps: int) -> dict[str, Any] | None:
     """How a run's policy came to be; None for a policy that has left its run."""
-    path = path.resolve()
-    run = path.parent if path.name == "policy" and not (path / "run.json").exists() else path
-    if not (run / "run.json").exists():
+    run = run_of_policy(path)
+    if run is None:
         return None
     info = read_run_json(run, "versions")
-    results = read_results([run]) if (run / "evals.csv").exists() else []
+    results = read_results([run])
     last = next((r for r in results if (r.seed, r.agent_steps) == (seed, agent_steps)), None)
     training = {"command": train_command({**info, "changed": changes_of(info)}), "versions": info["versions"]}
     if last is not None:

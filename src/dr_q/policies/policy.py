@@ -12,7 +12,7 @@ from dr_q import agent as drq
 from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.config import config_from_json
 from dr_q.kit import TaskError
-from dr_q.run_folder import policy_file, policy_record, read_policy_weights, spaces_of, write_policies
+from dr_q.run_folder import POLICY_FOLDER, policy_file, policy_record, read_policy_weights, spaces_of, write_policies
 from dr_q.spaces import ActionScale, ContinuousActions, Image, Part, Spaces, Vector
 
 _act = jax.jit(lambda networks, obs: networks(obs))
@@ -151,7 +151,7 @@ def save_policies(
     """Write a run's `policy/` from the policies of all seeds."""
     stacked = named_arrays(policies)
     by_seed = {seed: {name: x[index] for name, x in stacked.items()} for index, seed in enumerate(seeds)}
-    write_policies(run / "policy", spaces, {**record, "seeds": seeds}, by_seed)
+    write_policies(run / POLICY_FOLDER, spaces, {**record, "seeds": seeds}, by_seed)
 
 
 def load(path: str | Path, seed: int | None = None) -> Policy:

@@ -10,10 +10,11 @@ RUN/run.json        status, settings, versions            (record.py)
 
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.checkpoints import Checkpoint, Checkpoints, Chunk, StoredCheckpoint, checkpoint_steps
-from dr_q.run_folder.find import find_runs, runs_without_evaluations
+from dr_q.run_folder.find import find_runs, is_run, run_of_policy, runs_without_evaluations
 from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
 from dr_q.run_folder.lock import lock_run_folder
 from dr_q.run_folder.policies import (
+    POLICY_FOLDER,
     policy_file,
     policy_record,
     read_policy_weights,
@@ -26,7 +27,8 @@ from dr_q.run_folder.tables import (
     Evaluation,
     RunTables,
     evaluation_rows,
-    last_rows,
+    last_evaluations,
+    last_metrics,
     read_rows,
     run_timing,
 )
@@ -34,6 +36,7 @@ from dr_q.run_folder.tables import (
 __all__ = [
     "EVAL_COLUMNS",
     "FORMAT",
+    "POLICY_FOLDER",
     "Checkpoint",
     "Checkpoints",
     "Chunk",
@@ -46,7 +49,9 @@ __all__ = [
     "checkpoint_steps",
     "evaluation_rows",
     "find_runs",
-    "last_rows",
+    "is_run",
+    "last_evaluations",
+    "last_metrics",
     "lock_run_folder",
     "policy_file",
     "policy_record",
@@ -55,6 +60,7 @@ __all__ = [
     "read_rows",
     "read_run",
     "read_run_json",
+    "run_of_policy",
     "run_timing",
     "runs_without_evaluations",
     "source_digest",

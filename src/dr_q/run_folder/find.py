@@ -4,8 +4,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dr_q.kit import RunFolderError
+from dr_q.run_folder.policies import POLICY_FOLDER
 from dr_q.run_folder.record import RUN_JSON
 from dr_q.run_folder.tables import EVALS
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run has begun in the folder."""
+    return (folder / RUN_JSON).exists()
+
+
+def run_of_policy(path: Path) -> Path | None:
+    """The run that a run's folder, or its `policy` folder, belongs to; None for a policy that has left its run."""
+    path = path.resolve()
+    run = path.parent if path.name == POLICY_FOLDER and not is_run(path) else path
+    return run if is_run(run) else None
 
 
 def find_runs(path: str | Path) -> list[Path]:
@@ -15,7 +28,7 @@ def find_runs(path: str | Path) -> list[Path]:
         raise RunFolderError(f"{path} is a file; give a run's folder or a folder of runs")
     if not path.is_dir():
         raise RunFolderError(f"{path} is not there; give a run's folder or a folder of runs")
-    if (path / RUN_JSON).exists():
+    if is_run(path):
         return [path]
     runs = sorted(file.parent for file in path.rglob(RUN_JSON))
     if not runs:
@@ -25,6 +38,6 @@ def find_runs(path: str | Path) -> list[Path]:
 
 def runs_without_evaluations(paths: Iterable[str | Path]) -> list[Path]:
     """The runs below these folders that `find_runs` leaves out."""
-    folders = [path for path in map(Path, paths) if path.is_dir() and not (path / RUN_JSON).exists()]
+    folders = [path for path in map(Path, paths) if path.is_dir() and not is_run(path)]
     below = {file.parent for path in folders for file in path.rglob(RUN_JSON)}
     return sorted(run for run in below if not (run / EVALS).exists())

@@ -12,6 +12,8 @@ from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
 from dr_q.spaces import Spaces, spaces_to_json
 
+POLICY_FOLDER = "policy"
+"""In a run's folder."""
 _RECORD = "policy.json"
 _NEEDED = ("task", "seeds", "best_seed", "agent_steps", "config")
 _FILE = "seed{seed}.safetensors"
@@ -71,7 +73,7 @@ def read_policy_weights(file: Path, record: Mapping[str, Any]) -> dict[str, np.n
 
 def _policy_folder(path: str | Path) -> Path:
     folder = Path(path)
-    folder = folder if (folder / _RECORD).exists() else folder / "policy"
+    folder = folder if (folder / _RECORD).exists() else folder / POLICY_FOLDER
     if not (folder / _RECORD).exists():
         raise RunFolderError(
             f"no policy in {path}: expected policy/{_RECORD}; give a run's folder or its policy folder"

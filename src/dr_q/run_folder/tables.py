@@ -87,7 +87,7 @@ class RunTables:
 def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     """The whole rows of evals.csv: a last line without an end is being written, or was when the run was killed."""
     path = folder / EVALS
-    rows = read_rows(path)
+    rows = read_rows(path) if path.exists() else []
     if rows and not path.read_bytes().endswith(b"\n"):
         rows.pop()
     for number, row in enumerate(rows, start=2):
@@ -110,7 +110,17 @@ def run_timing(folder: Path) -> dict[str, float]:
     return {part.removeprefix("ms_"): sum(float(row[part] or 0) for row in rows) / len(rows) for part in parts}
 
 
-def last_rows(path: Path) -> list[dict[str, str]]:
+def last_evaluations(folder: Path) -> list[dict[str, str]]:
+    """The rows of evals.csv of the newest agent step, as far as they are written."""
+    return _last_rows(folder / EVALS)
+
+
+def last_metrics(folder: Path) -> list[dict[str, str]]:
+    """The rows of metrics.csv of the newest agent step, as far as they are written."""
+    return _last_rows(folder / METRICS)
+
+
+def _last_rows(path: Path) -> list[dict[str, str]]:
     """The rows of the newest agent step, whole ones only: the file may be written to meanwhile."""
     if not path.exists():
         return []

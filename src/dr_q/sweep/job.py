@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dr_q.kit import RunFolderError, try_lock
-from dr_q.run_folder import read_run_json
+from dr_q.run_folder import is_run, read_run_json
 from dr_q.sweep.spec import Job
 from dr_q.training.settings import Settings
 
@@ -86,8 +86,7 @@ def _train(job: Job) -> Ended:
 
 def _is_begun(job: Job) -> bool:
     """Whether the folder has this run; one with other settings is left alone."""
-    file = job.folder / "run.json"
-    if not file.exists():
+    if not is_run(job.folder):
         return job.folder.exists()  # killed before it wrote anything: from the beginning
     recorded = read_run_json(job.folder)["settings"]
     was = Settings.from_json(recorded).to_json()  # as this version writes it: older ones had fewer settings

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from dr_q.kit import DamagedFileError
-from dr_q.run_folder import checkpoint_steps, last_rows, read_run_json
+from dr_q.run_folder import checkpoint_steps, is_run, last_evaluations, last_metrics, read_run_json
 from dr_q.sweep.spec import Job
 
 
@@ -30,13 +30,13 @@ class Progress(NamedTuple):
 
 def progress_of(job: Job) -> Progress:
     """Read it."""
-    if not (job.folder / "run.json").exists():
+    if not is_run(job.folder):
         return Progress("new", 0, None, None)
     try:
         info = read_run_json(job.folder, "status", "agent_steps", "seeds", "versions")
     except DamagedFileError:  # the job itself will say so; the others go on
         return Progress("damaged", 0, None, None)
-    evaluations, metrics = last_rows(job.folder / "evals.csv"), last_rows(job.folder / "metrics.csv")
+    evaluations, metrics = last_evaluations(job.folder), last_metrics(job.folder)
     steps = [info["agent_steps"]]
     steps += [int(rows[-1]["agent_steps"]) for rows in (evaluations, metrics) if rows]
     scores = [float(row["return_mean"]) for row in evaluations]

@@ -29,6 +29,7 @@ from dr_q.run_folder import (
     RunTables,
     check_new_folder,
     checkpoint_steps,
+    is_run,
     lock_run_folder,
     read_run_json,
 )
@@ -114,7 +115,7 @@ def _check_nothing_is_lost(folder: Path) -> None:
 
     A run that was killed or failed before its first checkpoint may; one whose checkpoints are gone may not.
     """
-    if not (folder / "run.json").exists():
+    if not is_run(folder):
         return
     info = read_run_json(folder, "status", "agent_steps", "seeds")
     failed_early = info["agent_steps"] <= info["settings"]["checkpoint_every"] and info["status"] == "failed"
