@@ -174,6 +174,16 @@ def test_the_gpu_kernels_compute_the_same(activation, one_row):
     np.testing.assert_allclose(back, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("platform", "kernels"), [("cpu", 0), ("cuda", 2)])
+def test_the_norm_is_chosen_for_the_device_in_use_not_for_the_default_one(platform, kernels, monkeypatch):
+    """As where a GPU is the default device and a program is compiled for the CPU, or the other way round."""
+    monkeypatch.setattr("dr_q.networks.norm.has_cuda", lambda: True)
+    x = jnp.ones((4, 256))
+    step = jax.jit(jax.value_and_grad(lambda x: jnp.sum(normed(x, jnp.zeros(256), "elu", 256))))
+    lowered = step.trace(x).lower(lowering_platforms=(platform,)).as_text()
+    assert lowered.count("triton_kernel_call") + lowered.count("__gpu$xla.gpu.triton") == kernels
+
+
 def test_weights_are_xavier_uniform_and_biases_zero():
     networks = init_networks(Config(encoder_hidden=208), VECTOR, jax.random.key(0))  # not padded
     branch = networks.encoder.state.branches[SINGLE]

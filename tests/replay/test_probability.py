@@ -13,6 +13,7 @@ from scipy import stats
 from dr_q import replay as rp
 from dr_q.equations import faded_probability
 from dr_q.replay.sampling.faded_lap import FadedLap
+from dr_q.replay.sampling.uniform import Uniform
 from tests.replay.logs import (
     add_all,
     add_and_watch,
@@ -254,3 +255,27 @@ def test_an_empty_replay_draws_nothing():
     # Episodes truncated within the horizon never give a start.
     replay = add_all(replay, transitions([False] * 20, [i % 5 == 4 for i in range(20)]))
     assert not bool(rp.has_valid_start(replay))
+
+
+def test_an_update_that_drew_nothing_writes_nothing_and_is_counted():
+    """-1 would be the last slot: its priority, and the sums over it, must stay as they are."""
+    replay = empty(64)
+    write = jax.jit(rp.write_priority)
+    after = write(replay, draw(replay, jax.random.key(0), 16), jnp.full(16, 9.0))
+    assert int(after.empty_draws) == 1
+    assert not np.asarray(after.sampling.priority).any()
+    assert not np.asarray(after.sampling.row_sums.young).any()
+    full = add_all(replay, transitions([False] * 20, [False] * 20))
+    assert int(write(full, jnp.arange(3), jnp.ones(3)).empty_draws) == 0
+
+
+def test_uniform_is_faded_lap_without_priorities_and_fading():
+    """The same draws for the same keys; every valid start has the same chance."""
+    log = random_log(400, seed=2, end=0.1)
+    lap = rp.init(empty(100).spec, FadedLap(exponent=0.0, min_priority=1.0, decay=0.0, floor=0.1))
+    faded, plain = add_all(lap, log), add_all(rp.init(empty(100).spec, Uniform()), log)
+    np.testing.assert_array_equal(draw(faded, jax.random.key(0), 500), draw(plain, jax.random.key(0), 500))
+    chance, valid = np.asarray(probability(plain)), np.asarray(plain.storage.valid).reshape(-1)[:100]
+    np.testing.assert_allclose(chance, valid / valid.sum(), rtol=1e-6)
+    written = rp.write_priority(plain, draw(plain, jax.random.key(0), 8), jnp.full(8, 9.0))
+    np.testing.assert_array_equal(probability(written), chance)

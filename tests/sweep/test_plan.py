@@ -1,5 +1,6 @@
 """What a sweep is, refuses and would take; nothing is started."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -10,11 +11,11 @@ import pytest
 from dr_q.cli import main
 from dr_q.envs import suite_tasks
 from dr_q.envs.families import humanoid_bench
-from dr_q.kit import ConfigError
-from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, estimate
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
+from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
 from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
-from dr_q.sweep.job import Share
+from dr_q.sweep.job import Share, run_job
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
@@ -77,14 +78,14 @@ def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
     (tmp_path / "sweep" / "sweep.json").write_text(earlier)
     assert check_folder(CHEETAH, tmp_path / "sweep"), "a sweep of an earlier version is continued"
     other = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 5)
-    with pytest.raises(ConfigError, match="holds another sweep: seeds 10, got 5; give the same to continue"):
+    with pytest.raises(RunFolderError, match="holds another sweep: seeds 10, got 5; give the same to continue"):
         check_folder(other, tmp_path / "sweep")
     changed = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 10, changes={"reward_range": (-3.0, 3.0)})
-    with pytest.raises(ConfigError, match=r"changes none, got reward_range \[-3.0, 3.0\]"):
+    with pytest.raises(RunFolderError, match=r"changes none, got reward_range \[-3.0, 3.0\]"):
         check_folder(changed, tmp_path / "sweep")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(ConfigError, match="is not empty and no sweep"):
+    with pytest.raises(RunFolderError, match="is not empty and no sweep"):
         check_folder(CHEETAH, tmp_path / "other")
 
 
@@ -147,6 +148,30 @@ def test_progress_comes_from_the_folder(tmp_path):
     assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)
 
 
+@pytest.mark.parametrize("damage", ["{", "null", "[]", '{"settings": {}}'])
+def test_a_damaged_run_json_is_that_jobs_failure_and_not_the_drivers(damage, tmp_path):
+    first, second = SweepSpec(("dmc/cheetah-run", "dmc/fish-swim"), ("dr.q",), 2, steps=5_000).jobs(tmp_path)
+    made_run(first, "running", 5_000)
+    made_run(second, "finished", 5_000)
+    (first.folder / "run.json").write_text(damage)
+    assert progress_of(first).status == "damaged"
+    assert len(collect([first, second], tmp_path).read_text().splitlines()) == 1 + 2
+    ended = run_job(first, Share(1), "attempt")
+    assert ended.status == "failed"
+    assert "run.json is damaged" in ended.why
+
+
+def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):
+    """As a run does: some network file systems have no locks."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with driver._only_driver(tmp_path / "sweep"):  # pyright: ignore[reportPrivateUsage]
+        assert (tmp_path / "sweep").is_dir()
+
+
 def test_a_damaged_line_does_not_stop_a_sweep_and_is_named_at_its_end(tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
     made_run(job, "finished", 5_000)
@@ -154,11 +179,11 @@ def test_a_damaged_line_does_not_stop_a_sweep_and_is_named_at_its_end(tmp_path):
     whole = evaluations.read_text().splitlines()[:-1]
     evaluations.write_text("\n".join([*whole, "0,NUL,1,1,1,1,1"]) + "\n")
     assert progress_of(job).score == 104.5
-    with pytest.raises(ConfigError, match=r"evals.csv is damaged in line 12; fix or remove that line"):
+    with pytest.raises(DamagedFileError, match=r"evals.csv is damaged in line 12; fix or remove that line"):
         collect([job], tmp_path)
     torn = "\n".join([*whole[:-1], whole[-1].rpartition(",")[0]])
     evaluations.write_text(f"{torn}\n")
-    with pytest.raises(ConfigError, match="is damaged in line 11"):
+    with pytest.raises(DamagedFileError, match="is damaged in line 11"):
         collect([job], tmp_path)
     evaluations.write_text(torn)  # it is being written
     assert len(collect([job], tmp_path).read_text().splitlines()) == 1 + 9

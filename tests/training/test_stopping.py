@@ -420,3 +420,34 @@ def test_an_interrupt_while_libraries_load_is_no_traceback():
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "dr-q: interrupted\n")
+
+
+class Shortening(toys.Walk):
+    """Episodes of 40 steps at first, later ones truncated within the horizon of 5."""
+
+    made = 0
+
+    def reset(self, *, seed=None, options=None):
+        type(self).made += 1
+        self.length = 40 if type(self).made <= 2 else 4
+        return super().reset(seed=seed, options=options)
+
+    def outcome(self, action):
+        reward, _, _ = super().outcome(action)
+        return reward, False, self.t >= self.length
+
+
+def test_a_replay_that_runs_out_of_windows_ends_the_run_before_a_checkpoint_of_it(tmp_path):
+    """The ring of 60 slots forgets the long episodes: updates would learn from whatever the last slot holds."""
+    settings = {**tiny.RUN, **tiny.SIZES, "replay_capacity": 60, "in_process": True, "eval_every": 1_000}
+    with pytest.raises(TrainingError, match=r"no window of 5 transitions left .* last checkpoint, of step 40, is good"):
+        dr_q.train(Shortening, steps=400, out=tmp_path / "run", **settings)
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())[:-1] == ["40"]
+
+
+def test_resuming_with_another_preset_is_refused_also_if_it_is_the_default(tmp_path):
+    run = tmp_path / "run"
+    dr_q.train(toys.Walk, preset="mr.q", steps=40, out=run, **tiny.RUN, **tiny.SIZES)
+    with pytest.raises(dr_q.ConfigError, match=r"preset dr.q does not fit the run in .*, which has mr.q"):
+        dr_q.train(toys.Walk, preset="dr.q", resume=run, steps=60)
+    assert dr_q.train(toys.Walk, preset="mr.q", resume=run, steps=60, quiet=True).status == "finished"

@@ -40,7 +40,7 @@ class ActorCriticMetrics(NamedTuple):
     critic_loss: Float[Array, ""]
     actor_loss: Float[Array, ""]
     """With the critics just updated."""
-    q: Float[Array, "B 2"]
+    q: Float[Array, "B critics"]
     q_target: Float[Array, "B"]
     td_error: Float[Array, "B"]
 

@@ -51,7 +51,7 @@ class TwinCritic(eqx.Module):
         keys = jax.random.split(key, CRITICS)
         return TwinCritic(jax.vmap(lambda k: Critic.init(k, zsa_dim, hidden, activation))(keys))
 
-    def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B 2"]:
+    def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B critics"]:
         """Both critics' values of each state-action."""
         # Broadcast, not shared: XLA makes one wide product of a shared input and transposes the weights for it.
         both = jnp.broadcast_to(z_sa, (CRITICS, *z_sa.shape))
@@ -59,12 +59,12 @@ class TwinCritic(eqx.Module):
 
     def loss(
         self, z_sa: Float[Array, "B zsa"], target: Float[Array, "B"]
-    ) -> tuple[Float[Array, ""], Float[Array, "B 2"]]:
+    ) -> tuple[Float[Array, ""], Float[Array, "B critics"]]:
         """Huber loss over batch and both critics (Eq. 13), and the critics' values."""
         q = self(z_sa)
         return jnp.mean(huber(q - target[:, None])), q
 
     @staticmethod
-    def td_error(q: Float[Array, "B 2"], target: Float[Array, "B"]) -> Float[Array, "B"]:
+    def td_error(q: Float[Array, "B critics"], target: Float[Array, "B"]) -> Float[Array, "B"]:
         """By how much the values differ from the target, of the two critics the larger one (Eq. 10)."""
         return td_error(q, target)

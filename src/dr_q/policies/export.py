@@ -12,7 +12,15 @@ from dr_q.policies.policy import load
 from dr_q.policies.watch import evaluate_policy, returns_text
 from dr_q.report import read_results
 from dr_q.report.results import changes_of, train_command
-from dr_q.run_folder import policy_file, policy_record, read_policy_weights, read_run_json, spaces_of, write_policies
+from dr_q.run_folder import (
+    policy_file,
+    policy_record,
+    read_policy_weights,
+    read_run_json,
+    run_of_policy,
+    spaces_of,
+    write_policies,
+)
 from dr_q.spaces import Image
 
 Precision = Literal["float16", "float32"]
