@@ -37,8 +37,8 @@ CASES = (
     Case("states with terminations", f"gym/Hopper-v4 --exploration-steps 500 --eval-every 500 {SIZES}", 2_000),
     Case(
         "pixels",
-        f"dmc-visual/walker-run --exploration-steps 100 --eval-every 100 --replay-capacity 300 --eval-episodes 1 {SIZES} "
-        "--batch-size 8 --target-period 20",
+        f"dmc-visual/walker-run --exploration-steps 100 --eval-every 100 --replay-capacity 300 --eval-episodes 1 "
+        f"{SIZES.replace('32', '16', 1)}",
         200,
     ),
     Case("MR.Q", f"gym/Walker2d-v4 --preset mr.q --exploration-steps 500 --eval-every 500 {SIZES}", 1_500),
@@ -123,10 +123,10 @@ def table(rows: list[Compared], base: str) -> str:
     ]
     for row in rows:
         same = "identical" if row.same_evaluations else "DIFFERENT"
-        lines.append(
-            f"| {row.case.name} | `dr-q train {row.case.command} --steps {row.case.steps}` | {same} | "
-            f"{row.same_arrays} of {row.arrays} | {float(row.returns):.1f} | {row.seconds[0]:.0f}, {row.seconds[1]:.0f} |"
-        )
+        command = f"dr-q train {row.case.command} --steps {row.case.steps}"
+        seconds = ", ".join(f"{x:.0f}" for x in row.seconds)
+        cells = (row.case.name, f"`{command}`", same, f"{row.same_arrays} of {row.arrays}")
+        lines.append(f"| {' | '.join(cells)} | {float(row.returns):.1f} | {seconds} |")
     return "\n".join(lines)
 
 

@@ -11,7 +11,6 @@ from dr_q.cli.options import argument, option
 from dr_q.cli.output import print_table, refusals, say_what_is_left_out
 from dr_q.config import PRESETS, preset
 from dr_q.kit import ConfigError
-from dr_q.paper import paper_tasks
 from dr_q.training.settings import EVAL_EPISODES, EVAL_EVERY
 
 
@@ -200,7 +199,9 @@ def _preset_settings(settings: dict[str, Any]) -> dict[str, Any] | None:
     """What a run's settings would be by its preset alone; None for a preset that this version does not have."""
     if settings["preset"] not in PRESETS:
         return None
-    known = paper_tasks().get(settings["task"])
+    from dr_q.envs import known_tasks
+
+    known = known_tasks().get(settings["task"])
     steps = known.agent_steps if known else settings.get("steps")
     usual = {"steps": steps, "eval_every": EVAL_EVERY, "eval_episodes": EVAL_EPISODES, "noise_dims": 0}
     return {**dataclasses.asdict(preset(settings["preset"])), **usual}

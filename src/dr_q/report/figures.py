@@ -10,7 +10,7 @@ from dr_q.report.model import OTHER, STATISTICS, Curve, Report, Task
 from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
-from dr_q.report.wording import SUITE_TITLES, how_early, mean_label
+from dr_q.report.wording import how_early, mean_label, suite_title
 
 _COLUMNS = 4
 _LEGEND = 6
@@ -39,7 +39,7 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
         _legend(figure, report, shown, paper=suite != OTHER)
         save_figure(
             figure,
-            f"{SUITE_TITLES[suite]}: return (mean over seeds, 95% interval) by agent steps",
+            f"{suite_title(suite)}: return (mean over seeds, 95% interval) by agent steps",
             folder / f"curves-{suite}.png",
         )
         yield suite
@@ -94,7 +94,7 @@ def aggregate_figure(report: Report, path: Path) -> None:
             panel = axes[i * len(STATISTICS) + j]
             values = [found.value(statistic) for found in mine]
             _dots(panel, list(zip(values, looks, strict=True)), labels if j == 0 else None)
-            title = f"{SUITE_TITLES[suite]}: {statistic}" if j == 0 else statistic
+            title = f"{suite_title(suite)}: {statistic}" if j == 0 else statistic
             panel.set_title(title, fontsize=8, loc="left", pad=3)
     save_figure(figure, _titled(report, "Normalised scores with 95% intervals"), path)
 
@@ -135,7 +135,7 @@ def comparison_figure(report: Report, path: Path) -> None:
         panel.set_ylim(len(ordered) - 0.4, -0.6)
         panel.grid(axis="y", visible=False)
         which = mean_label(found)
-        title = f"{SUITE_TITLES[found.suite]}, {which[0].lower()}{which[1:]}"
+        title = f"{suite_title(found.suite)}, {which[0].lower()}{which[1:]}"
         panel.set_title(title, fontsize=8, loc="left", pad=3)
     save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, published; 95% intervals"), path)
 
@@ -164,7 +164,7 @@ def profile_figure(report: Report, path: Path) -> None:
             )
             panel.fill_between(found.thresholds, low, high, color=look["color"], alpha=0.15, linewidth=0)
         panel.set_ylim(-0.03, 1.03)
-        panel.set_title(SUITE_TITLES[suite], fontsize=8, loc="left", pad=3)
+        panel.set_title(suite_title(suite), fontsize=8, loc="left", pad=3)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
     save_figure(figure, _titled(report, "Share of runs above a normalised score"), path)
 
@@ -177,7 +177,7 @@ def improvement_figure(report: Report, path: Path) -> None:
     figure, axes = new_figure(6.4, 0.24 * len(found) + 1.1, 1, 1)
     styles = {series.key: series for series in series_of(report)}
     dots = [(one.pair.improvement, styles[ours(one.preset)]) for one in found]
-    _dots(axes[0], dots, [f"{SUITE_TITLES[one.suite]}: {one.preset}" for one in found])
+    _dots(axes[0], dots, [f"{suite_title(one.suite)}: {one.preset}" for one in found])
     axes[0].axvline(0.5, color=_GREY, linewidth=0.8, linestyle="--")
     axes[0].set_xlim(-0.02, 1.02)
     title = f"Probability that a run is better than one of {report.base}, 95% interval"

@@ -18,7 +18,7 @@ from dr_q.report.series import series_of
 from dr_q.report.statistics import CONFIDENCE, FEWEST_SEEDS, REPETITIONS, Estimate
 from dr_q.report.tables import Cell, Row, Table, VerdictCell, tables_of
 from dr_q.report.verdicts import PUBLISHED_SEEDS
-from dr_q.report.wording import SUITE_TITLES, facts, findings, warnings
+from dr_q.report.wording import facts, findings, suite_title, warnings
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
@@ -74,7 +74,7 @@ def data(report: Report) -> dict[str, Any]:
         "facts": facts(report),
         "findings": findings(report),
         "warnings": warnings(report),
-        "suites": [{"name": name, "title": SUITE_TITLES[name]} for name in report.suites],
+        "suites": [{"name": name, "title": suite_title(name)} for name in report.suites],
         "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
         "confidence": CONFIDENCE,

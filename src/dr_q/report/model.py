@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dr_q.envs.families import known_tasks
 from dr_q.paper import (
     SUITES,
     Published,
     TaskInfo,
     algorithms,
-    paper_tasks,
     published_aggregates,
     published_score,
 )
@@ -290,7 +290,7 @@ def build_report(
     for result in results:
         by.setdefault((result.task, result.preset), []).append(result)
     tasks = sorted({result.task for result in results}, key=task_order)
-    suites = [name for name in (*SUITES, OTHER) if any(suite_of(task) == name for task in tasks)]
+    suites = [name for name in (*known_suites(), OTHER) if any(suite_of(task) == name for task in tasks)]
     say(f"learning curves of {len(tasks):,} task{'' if len(tasks) == 1 else 's'}")
     pairs = [(task, preset) for task in tasks for preset in presets if (task, preset) in by]
     curves = [_curve(*pair, by[pair]) for pair in pairs]
@@ -329,20 +329,25 @@ def counterpart(preset: str) -> str | None:
 
 
 def suite_of(task: str) -> str:
-    """The paper's suite of a task, or OTHER."""
-    known = paper_tasks().get(task)
+    """The suite of a task that a family knows, or OTHER."""
+    known = known_tasks().get(task)
     return known.suite if known else OTHER
 
 
 def tasks_of(suite: str) -> list[TaskInfo]:
-    """The paper's tasks of a suite, in its order."""
-    return [task for task in paper_tasks().values() if task.suite == suite]
+    """The tasks of a suite, in its order."""
+    return [task for task in known_tasks().values() if task.suite == suite]
+
+
+def known_suites() -> list[str]:
+    """The paper's suites in its order, then those of other families."""
+    return list(dict.fromkeys((*SUITES, *(task.suite for task in known_tasks().values()))))
 
 
 def task_order(name: str) -> tuple:
-    """By which tasks are sorted: the paper's in its order, then others by name."""
-    order = list(paper_tasks())
-    return (SUITES.index(suite_of(name)), order.index(name)) if name in paper_tasks() else (len(SUITES), name)
+    """By which tasks are sorted: those of suites in their order, then others by name."""
+    order, suites = list(known_tasks()), known_suites()
+    return (suites.index(suite_of(name)), order.index(name)) if name in order else (len(suites), name)
 
 
 def budget_shares(finals: Iterable[Final]) -> tuple[float, float] | None:
@@ -363,7 +368,7 @@ def _counted(whats: Sequence[str], order: Iterable[str]) -> dict[str, int]:
 
 
 def _task(name: str) -> Task:
-    known = paper_tasks().get(name)
+    known = known_tasks().get(name)
     cells = {algorithm: published_score(name, algorithm) for algorithm in algorithms()}
     published = {algorithm: cell for algorithm, cell in cells.items() if cell is not None}
     return Task(name, suite_of(name), known.agent_steps if known else None, published)
@@ -375,7 +380,7 @@ def _curve(task: str, preset: str, results: list[Result]) -> Curve:
 
 
 def _final(task: str, preset: str, results: list[Result]) -> Final:
-    known, name = paper_tasks().get(task), counterpart(preset)
+    known, name = known_tasks().get(task), counterpart(preset)
     budget = known.agent_steps if known else None
     scores, steps = scores_in_budget(results, budget)
     estimate = mean(scores[task].values())
@@ -425,7 +430,7 @@ def _published_part(suite: str, name: str, tasks: Sequence[str]) -> SuiteAggrega
 
 def _published_values(name: str, tasks: Iterable[str]) -> list[float]:
     scores = {task: published_score(task, name) for task in tasks}
-    return [paper_tasks()[task].normalise(score.mean) for task, score in scores.items() if score is not None]
+    return [known_tasks()[task].normalise(score.mean) for task, score in scores.items() if score is not None]
 
 
 def _bare(value: Any) -> Estimate:
@@ -467,7 +472,7 @@ def _profiles(suites: list[str], presets: list[str], finals: _Finals) -> list[Pr
 
 def _comparisons(suites: list[str], presets: list[str], base: str, results: list[Result]) -> list[PresetComparison]:
     """Of each suite and preset that has tasks in common with the base, up to the paper's budget."""
-    budgets = {name: task.agent_steps for name, task in paper_tasks().items()}
+    budgets = {name: task.agent_steps for name, task in known_tasks().items()}
     sides: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if result.agent_steps <= budgets.get(result.task, result.agent_steps):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dr_q.paper import paper_tasks
+from dr_q.envs.families import known_tasks
 from dr_q.report.results import Result
 
 CONFIDENCE = 0.95
@@ -112,8 +112,8 @@ def scores_in_budget(results: Sequence[Result], budget: int | None) -> tuple[Sco
 
 
 def normalised(scores: Scores) -> Scores:
-    """Scores as the paper normalises them; only the paper's tasks can be."""
-    tasks = paper_tasks()
+    """Scores as the paper normalises them; only tasks that a family knows can be."""
+    tasks = known_tasks()
     return {
         task: {seed: tasks[task].normalise(score) for seed, score in seeds.items()}
         for task, seeds in scores.items()

@@ -19,7 +19,7 @@ from dr_q.report.numbers import count
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
 from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import SUITE_TITLES, how_early, mean_label, setting_text, some, why
+from dr_q.report.wording import how_early, mean_label, setting_text, some, suite_title, why
 
 
 class VerdictCell(NamedTuple):
@@ -117,7 +117,7 @@ def score_table(report: Report, suite: str) -> Table:
     if early:
         arrive = "Published scores are of the end: they show where our runs should arrive, not how they compare."
         notes.insert(0, f"{early[0].upper()}{early[1:]}. {arrive}")
-    title = f"{SUITE_TITLES[suite]}: {'' if early else 'final '}scores"
+    title = f"{suite_title(suite)}: {'' if early else 'final '}scores"
     title += ("" if suite == OTHER else " compared with the paper's") + (f" ({early})" if early else "")
     return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
 
@@ -195,7 +195,7 @@ def aggregate_table(report: Report) -> Table:
     rows = []
     for found in report.aggregates:
         source = "runs" if found.ours else "published" if found.complete else "published, same tasks"
-        cells: list[Cell] = [SUITE_TITLES[found.suite], found.name, source, found.tasks, found.at_budget, found.seeds]
+        cells: list[Cell] = [suite_title(found.suite), found.name, source, found.tasks, found.at_budget, found.seeds]
         cells += [found.mean, found.median, found.iqm]
         rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
     notes = [
@@ -224,7 +224,7 @@ def improvement_table(report: Report) -> Table:
     ]
     rows = [
         Row(
-            [SUITE_TITLES[suite], preset, report.base, len(pair.tasks), pair.difference, pair.improvement],
+            [suite_title(suite), preset, report.base, len(pair.tasks), pair.difference, pair.improvement],
             suite,
             series=ours(preset),
         )

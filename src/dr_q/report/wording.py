@@ -18,6 +18,13 @@ SUITE_TITLES = {
     "hbench-hand": "HumanoidBench hands",
     OTHER: "Other tasks",
 }
+
+
+def suite_title(name: str) -> str:
+    """A suite for people; one of another package's family has its own name."""
+    return SUITE_TITLES.get(name, name)
+
+
 _NAMED_TASKS = 3
 
 

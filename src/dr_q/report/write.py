@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dr_q.paper import SUITES
 from dr_q.report.figures import FIGURES, curve_grids
 from dr_q.report.html import GENERATOR, page
-from dr_q.report.model import OTHER, Report
+from dr_q.report.model import OTHER, Report, known_suites
 from dr_q.report.results import Result, write_results
 from dr_q.report.table_files import csv_text, curves_csv, latex_main, latex_pages, latex_text, profiles_csv
 from dr_q.report.tables import tables_of
@@ -59,7 +58,7 @@ def write_report(
 
 def _files(out: Path) -> list[Path]:
     """Everything that a report can write: what an earlier one left is not to be taken for this one's."""
-    suites = (*SUITES, OTHER)
+    suites = (*known_suites(), OTHER)
     tables = [*(f"scores-{suite}" for suite in suites), *_TABLES]
     return [
         *(out / "tables" / f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),

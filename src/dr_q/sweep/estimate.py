@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dr_q.envs import EnvSpec, make_env
+from dr_q.envs import EnvSpec, known_tasks, make_env
 from dr_q.kit import ConfigError, TaskError
-from dr_q.paper import paper_tasks
 from dr_q.run_folder import run_timing
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
@@ -155,7 +154,7 @@ def expected_rate(near: Measured, seeds: int) -> float:
 def _kinds(task: str) -> tuple[str, str, str]:
     """Family, robot and suite."""
     family, _, name = task.partition("/")
-    known = paper_tasks().get(task)
+    known = known_tasks().get(task)
     return family, name.partition("-")[0], known.suite if known else ""
 
 

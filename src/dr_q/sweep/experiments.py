@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dr_q.envs import NOISE_DIMS
+from dr_q.envs import NOISE_DIMS, known_tasks
 from dr_q.kit import ConfigError, MissingPackageError, did_you_mean
-from dr_q.paper import paper_tasks
 from dr_q.report import Result, build_report, read_results
 from dr_q.report.claims import (
     Claim,
@@ -194,7 +193,7 @@ class Plan(NamedTuple):
 
     def budget(self, task: str) -> int:
         """Agent steps that the paper's statement is about."""
-        known = paper_tasks().get(task)
+        known = known_tasks().get(task)
         return self.experiment.steps or (known.agent_steps if known else 0)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_q.config import PRESETS, current_names, preset
-from dr_q.envs import canonical, make_env, suite_tasks, suites
+from dr_q.envs import canonical, known_tasks, make_env, suite_tasks, suites
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
 from dr_q.paper import paper_tasks
 from dr_q.training.settings import Settings, make_settings
@@ -182,7 +182,7 @@ def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:
     found: list[str] = []
     for name in names:
         spelled = canonical(name)
-        if spelled in paper_tasks() or "/" in name or ":" in name:
+        if spelled in known_tasks() or "/" in name or ":" in name:
             found.append(spelled)
             continue
         try:
