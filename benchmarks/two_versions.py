@@ -3,8 +3,8 @@
     python benchmarks/two_versions.py --base 675da62 -- dmc/cheetah-run --seeds 10
     python benchmarks/two_versions.py --base-source FOLDER/src --turns 5 --out FILE -- dmc/cheetah-run --seeds 10
 
-Each turn runs the base, then this version, each in a process of its own; what follows `--` goes to `dr-q bench`. The table
-has the mean over turns and the ratio new / base with its 95% interval (Student's t over the turns' ratios).
+Each turn runs the base, then this version, each in a process of its own; what follows `--` goes to `dr-q bench`. The
+table has the mean over turns and the ratio new / base with its 95% interval (Student's t over the turns' ratios).
 """
 
 import argparse
@@ -78,8 +78,8 @@ def measure(source: Path, bench: list[str], scratch: str) -> dict:
 def table(turns: list[tuple[dict, dict]], base: str, bench: list[str]) -> str:
     old, new = turns[0]
     lines = [
-        f"`dr-q bench {' '.join(bench)}`, {len(turns)} turns each, alternating: source {new['machine']['source']} against "
-        f"{base} (source {old['machine']['source']}); {new['machine']['device']}, jax {new['machine']['jax']}, "
+        f"`dr-q bench {' '.join(bench)}`, {len(turns)} turns each, alternating: source {new['machine']['source']} "
+        f"against {base} (source {old['machine']['source']}); {new['machine']['device']}, jax {new['machine']['jax']}, "
         f"{new['machine']['cores']} cores",
         "",
         "| what | base | new | new / base, 95% interval |",
