@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: help setup demo test lint bench results docs-settings lock clean
+.PHONY: help setup demo test test-slow lint bench results docs-settings lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -32,8 +32,11 @@ demo: $(READY)   ## train on a small task: a score, a curve and a video, in abou
 	$(BIN)/dr-q video runs/demo --out runs/demo/video.mp4
 	$(BIN)/dr-q eval runs/demo
 
-test: $(READY)   ## all tests
-	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile $(ARGS)
+test: $(READY)   ## the tests, but for those that take minutes each
+	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m "not slow" $(ARGS)
+
+test-slow: $(READY)  ## the tests that take minutes each
+	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m slow $(ARGS)
 
 lint: $(READY)   ## ruff and pyright
 	$(BIN)/ruff check .

@@ -50,6 +50,7 @@ def test_the_recorded_kernels_have_todays_kinds():
         assert [row["kind"] for row in rows] == [kernels.kind(row["kernel"]) for row in rows]
 
 
+@pytest.mark.slow
 def test_kernels_sees_what_an_update_runs(tmp_path, monkeypatch, capsys):
     kernels = script("kernels")
     few = ("--seeds", "1", "--preset", "quick", "--updates", "2", "--capacity", "600")

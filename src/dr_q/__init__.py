@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MissingPackageError,
         RunFolderError,
         TaskError,
+        ToolError,
         TrainingError,
         WorkerError,
     )
@@ -38,6 +39,7 @@ _HOME = {
     "Policy": "dr_q.policies",
     "RunFolderError": "dr_q.kit",
     "TaskError": "dr_q.kit",
+    "ToolError": "dr_q.kit",
     "TrainResult": "dr_q.training",
     "TrainingError": "dr_q.kit",
     "WorkerError": "dr_q.kit",
@@ -61,6 +63,7 @@ __all__ = [
     "Policy",
     "RunFolderError",
     "TaskError",
+    "ToolError",
     "TrainResult",
     "TrainingError",
     "WorkerError",

@@ -7,6 +7,8 @@ from dr_q.training.settings import make_settings
 from tests.envs import toys
 from tests.training import tiny
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):

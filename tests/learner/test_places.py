@@ -61,6 +61,7 @@ def learn(agents: Learner, spaces: Spaces, seeds: int) -> list:
     return seen
 
 
+@pytest.mark.slow
 def test_frames_in_host_memory_give_the_same_batches_and_updates():
     """The ring wraps: 32 slots for 44 transitions and their final observations."""
     on_device = Learner(LearnerSpec(CONFIG, PIXELS, 32), [0, 1])
@@ -220,6 +221,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 def test_seeds_spread_over_devices_learn_as_on_one_with_as_many_seeds():
     root = str(Path(__file__).parents[2])
     result = subprocess.run(

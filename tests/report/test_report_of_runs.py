@@ -13,6 +13,8 @@ from tests.report.browser import browser, needs_chromium, opened
 from tests.report.test_page import HOSTILE_PRESET, HOSTILE_TASK
 from tests.training.tiny import flags
 
+pytestmark = pytest.mark.slow
+
 TASKS = ("dmc/cartpole-swingup", "dmc/cartpole-balance")  # of the same shapes: compiled once for each preset
 PRESETS = ("dr.q", "no-infonce")
 TRAIN = "import json, sys; from dr_q.cli import main; sys.exit(sum(main(a) for a in json.loads(sys.argv[1])))"

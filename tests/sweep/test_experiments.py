@@ -193,6 +193,7 @@ def run(arguments: list[str]) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_an_experiment_from_the_command_to_its_figure_and_again(tmp_path, capsys):
     """Two tasks, two presets, on Ray; the second time nothing is trained."""
     pytest.importorskip("ray", reason="experiments need ray: pip install 'dr-q[ray]'")
@@ -211,6 +212,7 @@ def test_an_experiment_from_the_command_to_its_figure_and_again(tmp_path, capsys
     assert "holds another sweep: steps 120, got 160" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_experiments_that_look_into_checkpoints(tmp_path):
     """t-SNE, then priorities of the same runs, which need not be trained again."""
     pytest.importorskip("ray", reason="experiments need ray: pip install 'dr-q[ray]'")

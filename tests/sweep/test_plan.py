@@ -326,7 +326,7 @@ def test_a_slurm_script_is_not_overwritten(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("raised", "code", "line"),
     [
-        (SweepInterrupted(15, Path("out")), 143, "dr-q: stopped by SIGTERM; the same command goes on with out\n"),
+        (SweepInterrupted(15, Path("out")), 143, "dr-q: stopped by SIGTERM; the same command continues out\n"),
         (SweepFailed(["a", "b"], Path("out/results.csv")), 1, "dr-q: a\ndr-q: b\n"),
     ],
 )

@@ -17,6 +17,8 @@ from dr_q.sweep.job import attempt_under_way
 from dr_q.sweep.spec import Job, SweepSpec
 from tests.training import tiny
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
 
 ROOT = Path(__file__).parents[2]
@@ -184,7 +186,7 @@ def test_the_slurm_script_stops_resumes_and_reports_a_failing_job(unbroken, tmp_
     wait_for(learning, process, log)
     process.send_signal(signal.SIGUSR1)
     text = finish(process, log)
-    assert f"stopped by SIGTERM; the same command goes on with {out}" in text
+    assert f"stopped by SIGTERM; the same command continues {out}" in text
     assert f"scontrol requeue {slurm['SLURM_JOB_ID']}" in calls.read_text()
     assert json.loads((slow.folder / "run.json").read_text())["status"] == "interrupted"
     steps = [int(path.name) for path in (slow.folder / "checkpoints").iterdir() if path.name.isdigit()]

@@ -105,7 +105,7 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_pixels_through_the_command(tmp_path, monkeypatch):
     """With small batches, and few evaluations of short episodes: convolutions and drawing are slow."""
-    monkeypatch.setattr("dr_q.envs.dmc.EPISODE_FRAMES", 100)  # one seed's simulators are in this process
+    monkeypatch.setattr("dr_q.envs.families.dmc.EPISODE_FRAMES", 100)  # one seed's simulators are in this process
     out = tmp_path / "run"
     few = tiny.flags(batch_size=4, eval_every=tiny.STEPS, eval_episodes=1)
     assert main(["train", "dmc-visual/cartpole-swingup", "--out", str(out), *few]) == 0

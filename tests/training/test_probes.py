@@ -14,6 +14,8 @@ from dr_q.spaces import SINGLE
 from tests.envs import toys
 from tests.training.test_resume import load_last
 
+pytestmark = pytest.mark.slow
+
 DISCOUNT = 0.9
 STEPS = 1_500
 SETTINGS: dict[str, Any] = {

@@ -64,7 +64,7 @@ FEW = {"batch_size": 4, "eval_every": 80, "eval_episodes": 1}
 
 @pytest.mark.parametrize(
     ("task", "more"),
-    [("dmc/cartpole-swingup", {}), (toys.Walk, {"seeds": 2}), (toys.Pixels, FEW)],
+    [("dmc/cartpole-swingup", {}), (toys.Walk, {"seeds": 2}), pytest.param(toys.Pixels, FEW, marks=pytest.mark.slow)],
     ids=["dmc", "two seeds", "pixels"],
 )
 def test_a_run_stopped_by_a_signal_resumes_to_the_byte(task, more, tmp_path):
@@ -226,13 +226,13 @@ def load_last(run: Path, task) -> Saved:
     ("changes", "message"),
     [
         (["dmc/walker-run"], "task dmc/walker-run does not fit the run in"),
-        (["--preset", "mr.q"], "preset mr.q does not fit the run in"),
-        (["--seeds", "3"], "seeds 3 does not fit the run in"),
-        (["--batch-size", "99"], "batch-size 99 does not fit the run in"),
+        (["--preset", "mr.q"], "--preset mr.q does not fit the run in"),
+        (["--seeds", "3"], "--seeds 3 does not fit the run in"),
+        (["--batch-size", "99"], "--batch-size 99 does not fit the run in"),
         (["--steps", "60"], "--steps may only grow on resume"),
     ],
 )
-def test_a_run_goes_on_as_it_was(changes, message, finished, capsys):
+def test_a_run_is_resumed_with_its_own_settings(changes, message, finished, capsys):
     assert main(["train", *changes, "--resume", str(finished)]) == 2
     assert capsys.readouterr().err.startswith(f"dr-q: {message}")
 

@@ -15,7 +15,7 @@ from dr_q.envs import Transitions
 from dr_q.learner.donation import DonatedState, DonatingStep
 from dr_q.learner.host_frames import HostFrames
 from dr_q.learner.placement import Device, Placement
-from dr_q.learner.programs import programs_for
+from dr_q.learner.programs import compiled_part, programs_for
 from dr_q.learner.steps import LearnerSpec, PendingTransition, SeedStates, packet_layout, root_keys
 
 
@@ -40,7 +40,7 @@ class Learner:
         self.placement = Placement(len(seeds), devices)
         on_host = spec.frames_on_host
         self._fuse = not on_host and (self.placement.devices[0].platform != "cpu" if fuse is None else fuse)
-        self._programs = programs_for(spec, len(seeds), self.placement.devices)
+        self._programs = programs_for(compiled_part(spec), len(seeds), self.placement.devices)
         self._roots = self.placement.put(root_keys(seeds))
         numbers = np.arange(spec.config.replay_ratio, dtype=np.int32)
         self._numbers = [self.placement.put(np.full(len(seeds), n)) for n in numbers]

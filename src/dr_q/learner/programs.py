@@ -1,5 +1,6 @@
 """The compiled programs of a run, shared by all learners with the same spec on the same devices."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dr_q import replay as rp
+from dr_q.config import Config
 from dr_q.learner import steps
 from dr_q.learner.donation import DonatingStep
 from dr_q.learner.placement import Device, Placement
@@ -57,3 +59,10 @@ class Programs:
 def programs_for(spec: LearnerSpec, seeds: int, devices: tuple[Device, ...]) -> Programs:
     """Those of a spec; compiled when first used."""
     return Programs(spec, Placement(seeds, devices))
+
+
+def compiled_part(spec: LearnerSpec) -> LearnerSpec:
+    """The spec without settings that no program depends on: specs that differ in these alone share their programs."""
+    default = Config()
+    host_only = {name: getattr(default, name) for name in ("exploration_steps", "replay_capacity")}
+    return spec._replace(config=dataclasses.replace(spec.config, **host_only))

@@ -34,7 +34,7 @@ class Policy:
         if not isinstance(action, ContinuousActions):
             raise TaskError("this policy has discrete actions, which this version cannot act in")
         self._scale = ActionScale(action)
-        self._action_shape = action.shape or (action.dim,)
+        self._action_shape = (action.dim,) if action.shape is None else action.shape
         self._knows_fields = "spaces" in record or "obs_parts" in record  # older versions did not write them
         self.task: str = record["task"]
         """What it was trained on."""

@@ -65,6 +65,8 @@ def spaces_of(record: Mapping[str, Any]) -> Spaces:
         part = Vector(shape[0], fields=fields)
     own = record.get("action_shape")
     action = ContinuousActions(
-        tuple(map(float, record["action_low"])), tuple(map(float, record["action_high"])), tuple(own) if own else None
+        tuple(map(float, record["action_low"])),
+        tuple(map(float, record["action_high"])),
+        None if own is None else tuple(own),
     )
     return Spaces(ObsSpec.single(part), action)

@@ -210,7 +210,8 @@ def find(name: str) -> Experiment:
         if experiment.name == name:
             return experiment
     names = [experiment.name for experiment in EXPERIMENTS]
-    raise ConfigError(f"unknown experiment '{name}'{did_you_mean(name, names)} Experiments: {', '.join(names)}")
+    hint = did_you_mean(name, names) or ";"
+    raise ConfigError(f"unknown experiment '{name}'{hint} experiments: {', '.join(names)}")
 
 
 def plan(
