@@ -12,7 +12,7 @@ from dr_q.config import PRESETS, Config, settings_of
 from dr_q.kit import ConfigError, TaskError, did_you_mean
 from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 
-_SUITES = "gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand or all"
+_SUITES = "gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, paper, all, or a suite of another family"
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -53,9 +53,11 @@ def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
     except ValueError:
         info = {}
     missing = [name for name in ("settings", *needed) if not isinstance(info, dict) or name not in info]
-    if missing or not isinstance(info["settings"], dict):
-        what = missing[0] if missing else "settings"
-        raise DamagedFileError(f"{path} is damaged: it has no {what}; leave it out, or train again")
+    if not missing:
+        settings = info["settings"]
+        missing = [name for name in ("task", "preset") if not isinstance(settings, dict) or name not in settings]
+    if missing:
+        raise DamagedFileError(f"{path} is damaged: it has no {missing[0]}; leave it out, or train again")
     return info
 
 
