@@ -1,4 +1,4 @@
-"""What Python users call: `train` and `load`."""
+"""What Python users call to train or resume: `train`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
