@@ -134,7 +134,7 @@ def test_an_old_name_is_the_setting_everywhere(name, old, tmp_path, monkeypatch)
         command = parse_command(Train, [f"--{used.replace('_', '-')}", "7"], "dr-q train")
         assert {**command.run_settings, **command.execution} == {name: 7}
     assert seen[0] == seen[1]
-    assert seen[0][0].keep_checkpoints == 7 or seen[0][1].stop_after == 7
+    assert seen[0][0].keep_checkpoints == 7 or seen[0][1].max_minutes == 7
     with pytest.raises(ConfigError, match=f"{name} is given twice"):
         dr_q.train("gym/Hopper-v4", **{name: value, old: value})
 

@@ -60,14 +60,8 @@ def train(
     check_names(settings, {*_RUN_FIELDS, *settings_of(Execution), "seed", "seeds", "steps", "preset", "out"})
     if on_evaluation is not None and not callable(on_evaluation):
         raise ConfigError(f"on_evaluation must be a function of a list of evaluations, got {on_evaluation!r}")
-    execution = dict(vars(Execution(**_of(settings, settings_of(Execution)))))
-    options = Options(
-        stop_after=execution.pop("max_minutes"),
-        quiet=quiet,
-        on_evaluation=on_evaluation,
-        may_exit=may_exit,
-        **execution,
-    )
+    execution = vars(Execution(**_of(settings, settings_of(Execution))))
+    options = Options(quiet=quiet, on_evaluation=on_evaluation, may_exit=may_exit, **execution)
     run, changes = _of(settings, _RUN_FIELDS), _of(settings, settings_of(Config))
     given = {"preset": preset, "seeds": seeds, "first_seed": seed, **run}
     given = {name: value for name, value in given.items() if value is not None}

@@ -66,7 +66,7 @@ class TrainResult(NamedTuple):
 class Options:
     """How to run, which does not change results."""
 
-    stop_after: float | None = None
+    max_minutes: float | None = None
     """Minutes after which to write a checkpoint and stop."""
     in_process: bool | None = None
     """Simulate in this process; by default with one seed only."""
@@ -230,7 +230,7 @@ class _Run:
         """Step until the end, a signal, or the time given."""
         settings, start = self.settings, time.monotonic()
         self.clock.take()  # restoring and compiling are no step's
-        limit = None if self.options.stop_after is None else 60 * self.options.stop_after
+        limit = None if self.options.max_minutes is None else 60 * self.options.max_minutes
         self.record.write("running", self.step)
         self.display.start()
         saved_at = self.step if self.evaluated_at >= 0 else -1
