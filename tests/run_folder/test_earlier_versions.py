@@ -12,6 +12,7 @@ import dr_q
 from dr_q.cli import main
 from dr_q.diagnostics import analyse
 from dr_q.learner.saving import load, load_agents
+from dr_q.networks import VectorBranch
 from dr_q.run_folder import FORMAT, Checkpoints, policy_record, read_arrays, spaces_of
 from dr_q.spaces import SINGLE, Image, Vector
 from tests.run_folder.earlier import SmallImages
@@ -43,8 +44,9 @@ def test_weights_and_replay_are_read_as_they_lie_in_the_files():
     stored = Checkpoints(run.folder, run.seeds).read(80)
     raw = read_arrays(run.folder / "checkpoints/80/agents.safetensors")
     agents = load_agents(stored, run.spec(80))
-    first = agents.online.encoder.state.branches[SINGLE].mlp.hidden1.weight
-    assert np.array_equal(first, raw["online.encoder.state.mlp.hidden1.weight"])
+    branch = agents.online.encoder.state.branches[SINGLE]
+    assert isinstance(branch, VectorBranch)
+    assert np.array_equal(branch.mlp.hidden1.weight, raw["online.encoder.state.mlp.hidden1.weight"])
     assert sum(x.size for x in jax.tree.leaves(agents)) == sum(x.size for x in raw.values()), "every array has a place"
     storage = load(Checkpoints(run.folder, run.seeds), 80, run.spec(80)).states.replays.storage
     assert storage.clock.tolist() == [79, 79]
