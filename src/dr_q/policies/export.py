@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
+from dr_q.kit import ConfigError, RunFolderError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.policy import load
 from dr_q.policies.watch import evaluate_policy, returns_text
@@ -58,9 +58,11 @@ def export_policy(
         weights = {name: x.astype(precision) for name, x in whole.items()}
     for name, x in weights.items():
         if not np.isfinite(whole[name]).all():
-            raise DamagedFileError(f"seed {seed} has diverged: {name} of {file} is not finite; choose another --seed")
+            raise RunFolderError(
+                f"seed {seed} has diverged: {name} of {file} is NaN or infinite; choose another --seed"
+            )
         if not np.isfinite(x).all():
-            raise ConfigError(f"{name} of {file} is not finite in {precision}; use --precision float32")
+            raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use --precision float32")
     training = _training(path, seed, record["agent_steps"]) or record.get("training")
     old = (
         "seeds",
