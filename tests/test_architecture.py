@@ -55,7 +55,16 @@ FILES_MAY_IMPORT = {
 }
 JAX = {"jax", "equinox", "optax"}
 FORBIDDEN_LIBRARIES: dict[str, set[str]] = dict.fromkeys(("kit", "config", "spaces", *WORLD), JAX)
-RUN_FILES = {"run.json", "evals.csv", "metrics.csv", "checkpoint.json", "policy.json", "checkpoints"}
+RUN_FILES = {
+    "run.json",
+    "evals.csv",
+    "metrics.csv",
+    "checkpoint.json",
+    "policy.json",
+    "checkpoints",
+    "tensorboard",
+    "wandb_id",
+}
 
 
 def room_of(path: Path) -> str:
@@ -112,7 +121,12 @@ def test_one_room_knows_the_files_of_a_run(path):
 
 
 @pytest.mark.parametrize(
-    "code", ["dr_q.Config(), dr_q.preset, dr_q.DrQError", "import dr_q.cli", "dr_q.training.settings"]
+    "code",
+    [
+        "dr_q.Config(), dr_q.preset, dr_q.DrQError",
+        "import dr_q.cli",
+        "import dr_q.run_folder, dr_q.report, dr_q.envs",
+    ],
 )
 def test_settings_errors_and_help_are_read_without_jax(code):
     code = f"import sys, dr_q, dr_q.training.settings\n{code}\nassert not {{'jax', 'mujoco'}} & set(sys.modules)"

@@ -94,7 +94,7 @@ DIFFERENCES = {
     "no-dynamics": {"dynamics_weight"},
     "only-lap": {"fade_decay"},
     "only-forget": {"priority_exponent"},
-    "uniform": {"sampling"},
+    "uniform": {"sampling", "fade_decay", "priority_exponent"},
     "mr.q-scaled": MRQ,
     "quick": {
         "exploration_steps",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dr_q.kit import ConfigError, did_you_mean, nearest, spelled
+from dr_q.kit import ConfigError, DamagedFileError, did_you_mean, nearest, spelled
 
 Activation = Literal["elu", "relu"]
 
@@ -363,7 +363,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "no-dynamics": {"dynamics_weight": 0.0},
     "only-lap": {"fade_decay": 0.0},
     "only-forget": {"priority_exponent": 0.0},
-    "uniform": {"sampling": "uniform"},
+    "uniform": {"sampling": "uniform", "fade_decay": 0.0, "priority_exponent": 0.0},
     "mr.q": {
         **_MRQ_SCALED,
         "encoder_hidden": 512,
@@ -414,8 +414,10 @@ def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
             raise ConfigError(f"unknown setting '{name}'{hint}")
 
 
-def config_from_json(config: Mapping[str, Any]) -> Config:
+def config_from_json(config: Mapping[str, Any] | None) -> Config:
     """A config from a run's or a policy's record; settings that it lacks, newer than it, have their defaults."""
+    if not isinstance(config, Mapping):
+        raise DamagedFileError(f"the settings of the algorithm are {type(config).__name__}, expected names and values")
     try:
         check_names(config)
     except ConfigError as error:

@@ -143,7 +143,7 @@ def steps(pool: Pool, count: int) -> None:
         ("another size", r"Breaks gave an observation of shape \(3,\); its observation space is Box"),
         ("no reward", r"Breaks: step\(action\) gave None as a reward, expected a number"),
         ("nan reward", "the environment gave a reward of nan, in step 9 of training episode 0"),
-        ("inf", "gave an observation that is not finite in its components 0, in step 9 of training episode 0"),
+        ("inf", "gave an observation that is NaN or infinite in its components 0, in step 9 of training episode 0"),
     ],
 )
 def test_what_an_environment_does_wrong_is_said_in_one_line(wrong, message, monkeypatch):

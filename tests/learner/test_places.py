@@ -79,6 +79,7 @@ def test_frames_in_host_memory_give_the_same_batches_and_updates():
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_adding_and_updating_in_one_program_is_the_same():
     """As on a GPU."""
     apart, fused = (Learner(LearnerSpec(CONFIG, VECTOR, 64), [0, 1], fuse=fuse) for fuse in (False, True))
@@ -91,6 +92,7 @@ def test_adding_and_updating_in_one_program_is_the_same():
     assert int(fused.states.replays.storage.clock[0]) == 44
 
 
+@pytest.mark.slow
 def test_host_and_device_replay_draw_the_same_slots_for_the_same_keys():
     on_device = Learner(LearnerSpec(CONFIG, PIXELS, 64), [0, 1])
     on_host = Learner(LearnerSpec(CONFIG, PIXELS, 64, frames_on_host=True), [0, 1])
@@ -112,6 +114,7 @@ def test_host_and_device_replay_draw_the_same_slots_for_the_same_keys():
     np.testing.assert_array_equal(on_host.frames.gather_ahead({SINGLE: frames[1]}).result()[SINGLE], expected)
 
 
+@pytest.mark.slow
 def test_a_run_with_little_device_memory_keeps_frames_on_the_host_and_resumes_to_the_byte(tmp_path, capsys):
     # As large for 80 steps as for 120: a program for another capacity may round differently.
     sizes = {**tiny.SIZES, "replay_capacity": 150}
@@ -175,6 +178,7 @@ def test_a_run_that_cannot_fit_ends_at_once(tmp_path, capsys):
     assert "not even the smallest replay fits" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_evaluation_in_the_background_gives_the_same(tmp_path):
     for name, background in (("now", False), ("behind", True)):
         dr_q.train(

@@ -212,6 +212,7 @@ def million() -> rp.Replay:
     return write_priority(full, slots, priority.reshape(-1)[: spec.capacity])
 
 
+@pytest.mark.slow
 def test_float32_does_not_bias_a_million_entries(million):
     expected = by_definition(million)
     np.testing.assert_allclose(probability(million), expected, rtol=2e-5)

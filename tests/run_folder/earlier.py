@@ -3,9 +3,11 @@
     git worktree add /tmp/earlier 675da62
     PYTHONPATH=/tmp/earlier/src python tests/run_folder/earlier.py tests/data/runs-675da62
 
-Two runs, stopped at step 80 of 120: two seeds of MR.Q on Hopper-v4, and images from a callable.
+Runs that were stopped: two seeds of MR.Q on Hopper-v4, with small chunks so that there are several, and images from a
+callable.
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -47,11 +49,20 @@ class SmallImages(gymnasium.Env):
 
 
 def main(folder: Path) -> None:
+    from dr_q.run import checkpoint  # pyright: ignore[reportMissingImports] - of that version
+
     import dr_q
 
-    run: dict[str, Any] = {"eval_every": 40, "eval_episodes": 1, "checkpoint_every": 80, "keep": 1, "quiet": True}
-    dr_q.train("gym/Hopper-v4", preset="mr.q", seeds=2, steps=80, out=folder / "states", **SIZES, **run)
-    dr_q.train(SmallImages, steps=80, out=folder / "images", **SIZES, **run)
+    checkpoint.CHUNK_BYTES = 1  # one row of 128 slots
+    run: dict[str, Any] = {"eval_every": 40, "eval_episodes": 1, "keep": 1, "quiet": True}
+    dr_q.train(
+        "gym/Hopper-v4", preset="mr.q", seeds=2, steps=160, checkpoint_every=160, out=folder / "states", **SIZES, **run
+    )
+    dr_q.train(SmallImages, steps=80, checkpoint_every=80, out=folder / "images", **SIZES, **run)
+    vector, frames = np.linspace(-1, 1, 11), (np.arange(3 * 32 * 32) % 256).astype(np.uint8).reshape(3, 32, 32)
+    actions = {f"states/{seed}": dr_q.load(folder / "states", seed).act(vector).tolist() for seed in (0, 1)}
+    actions["images/0"] = dr_q.load(folder / "images").act(frames).tolist()
+    (folder / "actions.json").write_text(json.dumps(actions, indent=1) + "\n")
     for tensorboard in folder.glob("*/tensorboard"):
         shutil.rmtree(tensorboard)
 

@@ -11,10 +11,12 @@ import pytest
 import dr_q
 from dr_q.cli import main
 from dr_q.diagnostics import analyse
+from dr_q.learner import saving
 from dr_q.learner.saving import load, load_agents
 from dr_q.networks import VectorBranch
-from dr_q.run_folder import FORMAT, Checkpoints, policy_record, read_arrays, spaces_of
+from dr_q.run_folder import FORMAT, Checkpoints, policy_record, read_arrays, spaces_of, write_arrays
 from dr_q.spaces import SINGLE, Image, Vector
+from dr_q.training.api import refuse_changes
 from tests.run_folder.earlier import SmallImages
 
 RUNS = Path(__file__).parents[1] / "data" / "runs-675da62"
@@ -41,35 +43,36 @@ def test_what_they_observe_is_known():
 
 def test_weights_and_replay_are_read_as_they_lie_in_the_files():
     run = analyse.open_run(RUNS / "states")
-    stored = Checkpoints(run.folder, run.seeds).read(80)
-    raw = read_arrays(run.folder / "checkpoints/80/agents.safetensors")
-    agents = load_agents(stored, run.spec(80))
+    stored = Checkpoints(run.folder, run.seeds).read(160)
+    raw = read_arrays(run.folder / "checkpoints/160/agents.safetensors")
+    agents = load_agents(stored, run.spec(160))
     branch = agents.online.encoder.state.branches[SINGLE]
     assert isinstance(branch, VectorBranch)
     assert np.array_equal(branch.mlp.hidden1.weight, raw["online.encoder.state.mlp.hidden1.weight"])
     assert sum(x.size for x in jax.tree.leaves(agents)) == sum(x.size for x in raw.values()), "every array has a place"
-    storage = load(Checkpoints(run.folder, run.seeds), 80, run.spec(80)).states.replays.storage
-    assert storage.clock.tolist() == [79, 79]
-    assert np.count_nonzero(storage.is_transition, axis=1).tolist() == [79, 79]
-    chunk = read_arrays(run.folder / "checkpoints/replay/seed1/00000000-78-83.safetensors")
+    storage = load(Checkpoints(run.folder, run.seeds), 160, run.spec(160)).states.replays.storage
+    assert storage.clock.tolist() == [159, 159]
+    assert np.count_nonzero(storage.is_transition, axis=1).tolist() == [159, 159]
+    chunk = read_arrays(run.folder / "checkpoints/replay/seed1/00000128-158-39.safetensors")
     assert storage.obs is not None
-    assert np.array_equal(storage.obs[SINGLE][1][: len(chunk["obs"])], chunk["obs"])
+    assert np.array_equal(storage.obs[SINGLE][1][128 : 128 + len(chunk["obs"])], chunk["obs"])
 
 
-@pytest.mark.parametrize(("name", "task"), [("states", None), ("images", SmallImages)])
-def test_runs_are_resumed(name, task, copy):
+@pytest.mark.parametrize(("name", "task", "at"), [("states", None, 160), ("images", SmallImages, 80)])
+def test_runs_are_resumed_and_resumed_again(name, task, at, copy, monkeypatch):
+    """Chunks that did not change since are the earlier version's: what refers to them must know that."""
+    monkeypatch.setattr(saving, "CHUNK_BYTES", 1)
     run = copy(name)
-    if task is not None:  # the run was made by a script: its callable was __main__'s
-        info = json.loads((run / "run.json").read_text())
-        assert info["settings"]["task"].startswith("callable:")
     before = (run / "evals.csv").read_text()
-    done = dr_q.train(task, resume=run, steps=120, quiet=True)
-    assert (done.status, done.agent_steps) == ("finished", 120)
+    for steps in (at + 40, at + 80):
+        done = dr_q.train(task, resume=run, steps=steps, quiet=True)
+        assert (done.status, done.agent_steps) == ("finished", steps)
     after = (run / "evals.csv").read_text()
     assert after.startswith(before)
     assert len(after.splitlines()) > len(before.splitlines())
-    assert json.loads((run / "checkpoints/120/checkpoint.json").read_text())["format"] == FORMAT
-    assert json.loads((run / "run.json").read_text())["earlier_versions"][0]["until"] == 80
+    assert [path.name for path in (run / "checkpoints").iterdir() if path.name.isdigit()] == [str(at + 80)]
+    assert json.loads((run / f"checkpoints/{at + 80}/checkpoint.json").read_text())["format"] == FORMAT
+    assert json.loads((run / "run.json").read_text())["earlier_versions"][0]["until"] == at
 
 
 def test_the_other_commands_read_them(tmp_path, capsys):
@@ -79,18 +82,67 @@ def test_the_other_commands_read_them(tmp_path, capsys):
     np.testing.assert_allclose(exported.act(STATES), dr_q.load(RUNS / "states").act(STATES), atol=2e-3)
     assert main(["results", str(RUNS / "states"), "--out", str(tmp_path / "r.csv")]) == 0
     assert main(["eval", str(RUNS / "states"), "--episodes", "1"]) == 0
-    assert "80 agent steps" in capsys.readouterr().out
+    assert "160 agent steps" in capsys.readouterr().out
 
 
 def test_a_checkpoint_with_fewer_loss_terms_than_this_version_is_read(copy):
     """As a version before a new term was added wrote it; the term is logged as 0 until the next encoder updates."""
     run = copy("states")
-    file = run / "checkpoints/80/checkpoint.json"
+    file = run / "checkpoints/160/checkpoint.json"
     record = json.loads(file.read_text())
     del record["encoder_seen"]["terms.infonce"]
     file.write_text(json.dumps(record))
     opened = analyse.open_run(run)
-    metrics = load(Checkpoints(run, opened.seeds), 80, opened.spec(80)).encoder_metrics
+    metrics = load(Checkpoints(run, opened.seeds), 160, opened.spec(160)).encoder_metrics
     assert metrics is not None
     assert metrics.terms["infonce"].tolist() == [0.0, 0.0]
     assert float(metrics.terms["reward"][0]) > 0
+
+
+@pytest.mark.parametrize("file", ["checkpoints/160/checkpoint.json", "policy/policy.json"])
+def test_a_newer_format_is_refused(file, copy):
+    run = copy("states")
+    record = json.loads((run / file).read_text())
+    (run / file).write_text(json.dumps({**record, "format": FORMAT + 1}))
+    with pytest.raises(
+        dr_q.RunFolderError, match=rf"has format {FORMAT + 1}, .* reads formats up to {FORMAT}: use a newer"
+    ):
+        dr_q.load(run) if "policy" in file else dr_q.train(resume=run, steps=200, quiet=True)
+
+
+def test_a_checkpoint_without_an_array_is_damaged(copy):
+    run = copy("states")
+    file = run / "checkpoints/160/replay.safetensors"
+    arrays = read_arrays(file)
+    del arrays["row_sums.young"]
+    write_arrays(file, arrays)
+    with pytest.raises(dr_q.DamagedFileError, match=r"is damaged: .* has no array 'sampling.row_sums.young'"):
+        dr_q.train(resume=run, steps=200, quiet=True)
+
+
+def test_settings_that_the_run_has_by_default_may_be_given(copy, capsys):
+    """Older run.json have fewer settings: what they lack has its default."""
+    run = copy("states")
+    assert main(["train", "--resume", str(run), "--sampling", "uniform"]) == 2
+    assert "--sampling uniform does not fit the run in" in capsys.readouterr().err
+    refuse_changes(run, None, {"sampling": "faded-lap", "keep_checkpoints": 1})
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "message"),
+    [
+        (lambda settings: settings.pop("config"), dr_q.DamagedFileError, "the settings of the algorithm are NoneType"),
+        (
+            lambda settings: settings.update(warmth=3),
+            dr_q.ConfigError,
+            "another version of dr-q .*'warmth'.*use that one",
+        ),
+    ],
+)
+def test_settings_of_another_version_or_none_are_called_that(damage, kind, message, copy):
+    run = copy("states")
+    info = json.loads((run / "run.json").read_text())
+    damage(info["settings"])
+    (run / "run.json").write_text(json.dumps(info))
+    with pytest.raises(kind, match=message):
+        dr_q.train(resume=run, steps=200)

@@ -135,7 +135,7 @@ def test_the_noise_study_ends_in_a_figure_and_a_sentence_for_each_task(tmp_path)
     for folder, noisy in (("runs", False), ("runs-noise50", True)):
         write_results([r for r in made if ("noise" in r.preset) == noisy], tmp_path / folder / "results.csv")
     found = experiments.conclude(planned, tmp_path)
-    assert found.pictures[0].read_bytes().startswith(b"\x89PNG")
+    assert found.figures[0].read_bytes().startswith(b"\x89PNG")
     assert [line.partition(":")[0] for line in found.sentences] == list(planned.tasks)
     assert "MR.Q suffers from noise: seen (the interval is above 0; mr.q minus mr.q+noise50 is +" in found.sentences[0]
     assert "DR.Q suffers little: seen (the whole interval is little; " in found.sentences[1]
@@ -151,7 +151,7 @@ def test_a_table_of_the_paper_ends_in_its_aggregates_and_curves(tmp_path):
     made = [result for task in planned.tasks for result in results({"dr.q": [1.0] * 5}, task)]
     write_results(made, tmp_path / "runs" / "results.csv")
     found = experiments.conclude(planned, tmp_path)
-    assert [path.name for path in found.pictures] == ["figure.png", "curves-dmc-hard.png"]
+    assert [path.name for path in found.figures] == ["figure.png", "curves-dmc-hard.png"]
     assert all(
         "the published score is reached: not seen (ours is 1 [1, 1] at 500,000 steps" in s for s in found.sentences
     )

@@ -15,7 +15,7 @@ from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
 from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
-from dr_q.sweep.job import Share, run_job
+from dr_q.sweep.job import Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
@@ -159,6 +159,24 @@ def test_a_damaged_run_json_is_that_jobs_failure_and_not_the_drivers(damage, tmp
     ended = run_job(first, Share(1), "attempt")
     assert ended.status == "failed"
     assert "run.json is damaged" in ended.why
+
+
+def test_a_sweep_of_an_earlier_version_continues(tmp_path):
+    """Its runs have fewer settings, and drew uniformly by another way that gives the same draws."""
+    job = SweepSpec(("dmc/cheetah-run",), ("uniform",), 2, steps=5_000).jobs(tmp_path)[0]
+    made_run(job, "running", 5_000)
+    file = job.folder / "run.json"
+    info = json.loads(file.read_text())
+    del info["settings"]["config"]["sampling"]
+    info["settings"]["keep"] = info["settings"].pop("keep_checkpoints")
+    file.write_text(json.dumps(info))
+    begun = _begun(job)
+    assert begun is not None
+    assert begun.config.sampling == "faded-lap", "its checkpoint is of that"
+    info["settings"]["config"]["batch_size"] = 7
+    file.write_text(json.dumps(info))
+    with pytest.raises(RunFolderError, match="has a run with another batch_size; move it away"):
+        _begun(job)
 
 
 def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):

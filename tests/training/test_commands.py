@@ -229,6 +229,7 @@ def test_an_interrupted_command_gives_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "dr-q: interrupted\n"
 
 
+@pytest.mark.slow
 def test_several_seeds_through_the_installed_command(tmp_path):
     out = tmp_path / "run"
     arguments = ["train", "gym/Hopper-v4", "--seeds", "2", "--seed", "5", "--out", str(out), *tiny.flags()]

@@ -83,6 +83,16 @@ def test_a_run_stopped_by_a_signal_resumes_to_the_byte(task, more, tmp_path):
     assert_same(whole, broken)
 
 
+def test_a_run_that_draws_uniformly_resumes_to_the_byte(tmp_path):
+    whole = unbroken(toys.Walk, tmp_path / "whole", preset="uniform", replay_capacity=150)
+    broken = tmp_path / "broken"
+    dr_q.train(toys.Walk, preset="uniform", steps=80, out=broken, **{**tiny.RUN, **tiny.SIZES, "replay_capacity": 150})
+    dr_q.train(toys.Walk, resume=broken, steps=tiny.STEPS, quiet=True)
+    assert (whole / "evals.csv").read_bytes() == (broken / "evals.csv").read_bytes()
+    with (whole / "run.json").open() as file:
+        assert json.load(file)["settings"]["config"]["sampling"] == "uniform"
+
+
 def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path, monkeypatch):
     """Stopped between two renewals of the targets; its times are those of steps, without compiling."""
     monkeypatch.setattr(loop, "LOG_EVERY", 2)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dr_q.kit import ConfigError, DrQError, MissingPackageError
+from dr_q.kit import DrQError, MissingPackageError
 
 
 def say(line: str) -> None:
@@ -38,22 +38,19 @@ def say_what_is_left_out(sources: Sequence[Path]) -> None:
 
 @contextlib.contextmanager
 def refusals(what: str, extra: str) -> Iterator[None]:
-    """Report unusable input, and an optional package that is missing, as errors of their kind.
+    """Report an optional package that is missing.
 
     Args:
         what: What needs the package.
         extra: The extra of dr-q that installs it.
 
     Raises:
-        ConfigError: For a ValueError, which the report raises for files that it cannot use.
         MissingPackageError: For a package that is not installed.
     """
     try:
         yield
-    except DrQError:  # has its kind
+    except DrQError:  # a MissingPackageError is an ImportError, too
         raise
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
     except ImportError as error:
         command = f"pip install 'dr-q[{extra}]'"
         raise MissingPackageError(f"{what} needs {error.name}, which is not installed: {command}") from error

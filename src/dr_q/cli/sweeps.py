@@ -159,7 +159,7 @@ class RunExperiment(_Jobs):
 
         def train() -> None:
             done = experiments.run_experiment(planned, out, options, say)
-            for line in (*done.sentences, *done.pictures):
+            for line in (*done.sentences, *done.figures):
                 print(line)
 
         return _exit_code(train)

@@ -10,10 +10,15 @@ from pathlib import Path
 def replace_file(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; what was written replaces `path` when the block ends without an error."""
     part = path.with_name(f"{path.name}.part")
-    yield part
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

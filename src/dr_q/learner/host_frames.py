@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 
+from dr_q.replay.storage import after_writing
 from dr_q.spaces import ObsSpec
 
 
@@ -29,10 +30,11 @@ class HostFrames:
     def add(self, frames: dict[str, np.ndarray], final_frames: dict[str, np.ndarray], done: np.ndarray) -> None:
         """The frames of one transition of each seed, as `replay.add` stores them."""
         seeds = np.arange(len(self._cursor))
+        final, after = after_writing(self._cursor, done, self._capacity)
         for name, ring in self.rings.items():
             ring[seeds, self._cursor] = frames[name]
-            ring[seeds[done], (self._cursor[done] + 1) % self._capacity] = final_frames[name][done]
-        self._cursor = (self._cursor + 1 + done) % self._capacity
+            ring[seeds[done], final[done]] = final_frames[name][done]
+        self._cursor = after
 
     def gather(self, slots: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The frames of each part at [S, F, B] slots."""

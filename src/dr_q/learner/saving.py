@@ -1,9 +1,10 @@
 """Between the learner's states and the arrays of a checkpoint.
 
-Only filled slots are saved. A chunk's name says which content it has (its newest transition, and how far the cursor had
-come), so a chunk that did not change since an earlier checkpoint is not even fetched from the device.
+Only filled slots are saved. A chunk's name says which content it has (by the stamps of its transitions), so a chunk
+that did not change since an earlier checkpoint is not even fetched from the device.
 """
 
+import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -126,6 +127,8 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
         if name in small:  # rows that were saved; the others are empty
             part = small[name][rows]
             filled[name][tuple(slice(0, n) for n in part.shape)] = part
+        elif name.split(".")[:2] not in [["storage", field] for field in _BY_SLOT]:
+            raise DamagedFileError(f"{stored.folder}, replay: it has no array '{name}'")
     for index, seed in enumerate(seeds):
         for start, arrays in stored.chunks(seed, small):
             for field, data in arrays.items():
@@ -159,18 +162,17 @@ def _outside_chunks(replays: rp.Replay) -> Arrays:
 
 
 def _chunks(storage: rp.Storage, frames: Arrays | None, index: int) -> list[Chunk]:
-    spec, slots = storage.spec, chunk_slots(storage.spec)
-    size, cursor = int(storage.size[index]), int(storage.cursor[index])
+    slots, size = chunk_slots(storage.spec), int(storage.size[index])
     stamp = np.asarray(storage.stamp[index]).reshape(-1)
     chunks = []
     for start in range(0, size, slots):
         end = min(start + slots, size)
-        passed = cursor - start if start <= cursor < start + slots and size == spec.capacity else end - start
+        here = stamp[start:end]
 
         def read(start: int = start, end: int = end) -> Arrays:
             return _read_chunk(storage, frames, index, start, end, slots)
 
-        chunks.append(Chunk(start, f"{stamp[start:end].max()}-{passed}", read))
+        chunks.append(Chunk(start, f"{here.max()}-{zlib.crc32(here.tobytes()):08x}", read))
     return chunks
 
 

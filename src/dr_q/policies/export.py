@@ -64,18 +64,7 @@ def export_policy(
         if not np.isfinite(x).all():
             raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use --precision float32")
     training = _training(path, seed, record["agent_steps"]) or record.get("training")
-    old = (
-        "seeds",
-        "best_seed",
-        "training",
-        "obs_shape",
-        "history",
-        "action_low",
-        "action_high",
-        "obs_parts",
-        "action_shape",
-    )
-    kept = {name: value for name, value in record.items() if name not in old}
+    kept = {name: value for name, value in record.items() if name not in _WRITTEN_ANEW}
     kept |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version
     part = out.resolve().with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail

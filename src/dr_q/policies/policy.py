@@ -58,6 +58,11 @@ class Policy:
         return self.spaces.obs.stack
 
     @property
+    def history(self) -> int:
+        """The old name of `stack`."""
+        return self.stack
+
+    @property
     def _single(self) -> tuple[str, Part]:
         (only,) = self.spaces.obs.parts
         return only

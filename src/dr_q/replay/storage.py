@@ -2,7 +2,8 @@
 
 A transition takes one slot, which holds its observation (of a stack one frame), action, reward and termination; its
 next observation is the next slot's. An episode's last next-observation takes a slot of its own, which is never a start
-and has no transition. Where a slot's neighbours in time are is known to `StorageSpec.later` and `add` alone.
+and has no transition. Where a slot's neighbours in time are is known to this file alone
+(`StorageSpec.later`, `after_writing`, `add`).
 """
 
 import dataclasses
@@ -175,11 +176,10 @@ def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
     spec = storage.spec
     done = transition.terminated | transition.truncated
     here = storage.cursor
-    final = (here + 1) % spec.capacity
+    final, cursor = after_writing(here, done, spec.capacity)
     final_or_none = jnp.where(done, final, spec.rows * ROW)  # past the end of every array: not written
     steps = storage.episode_steps + 1
     stack = spec.stack - 1
-    cursor = (here + 1 + done) % spec.capacity
 
     def write(array: Array, x: Any, y: Any) -> Array:
         return array.at[here].set(x).at[final_or_none].set(y, mode="drop")
@@ -209,6 +209,14 @@ def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
     watch_slot, aged = _pass_watch_age(storage, written, done)
     added = Added(here, final_or_none, _touched(storage), aged)
     return dataclasses.replace(written, watch_slot=watch_slot), added
+
+
+def after_writing(cursor: Any, done: Any, capacity: int) -> tuple[Any, Any]:
+    """The slot of an episode's final observation if it ends here, and the cursor after a transition.
+
+    For jax's arrays and numpy's: frames in host memory lie where the storage would put them.
+    """
+    return (cursor + 1) % capacity, (cursor + 1 + done) % capacity
 
 
 def write_slot(array: Array, slot: Int[Array, ""], x: Any, final: Int[Array, ""], y: Any) -> Array:

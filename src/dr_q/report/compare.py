@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dr_q.kit import ConfigError
 from dr_q.report.numbers import count, with_interval
 from dr_q.report.results import Result, labelled_runs
 from dr_q.report.statistics import (
@@ -100,7 +101,7 @@ class Comparison(NamedTuple):
 def compare(
     first: Iterable[Result], second: Iterable[Result], names: tuple[str, str], at: int | None = None
 ) -> Comparison:
-    """Compare at the last step that all seeds of both sets have, task by task and over all; ValueError if at none."""
+    """Compare at the last step that all seeds of both sets have, task by task and over all; ConfigError if at none."""
     first, second = list(first), list(second)
     tasks_of = [{result.task for result in results} for results in (first, second)]
     rows, sides = [], ({}, {})
@@ -117,7 +118,7 @@ def compare(
         p = difference_p(a.values(), b.values())
         rows.append(TaskComparison(task, step, (len(a), len(b)), means, deviations, gap, chance, p, math.nan))
     if not rows:
-        raise ValueError(
+        raise ConfigError(
             f"{names[0]} and {names[1]} have no task in common at a step that all their seeds were evaluated at; "
             f"the first has {', '.join(sorted(tasks_of[0])) or 'nothing'}, the second "
             f"{', '.join(sorted(tasks_of[1])) or 'nothing'}"

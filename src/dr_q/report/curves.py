@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.model import counterpart
@@ -19,14 +20,14 @@ MOST_COLUMNS = 4
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
     """Mean return over seeds with its 95% interval, a panel for each task, and the published score.
 
-    Runs without evaluations are left out; ValueError if no other is there.
+    Runs without evaluations are left out; ConfigError if no other is there.
     """
     by_task: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.evaluations:
             by_task.setdefault(run.info["settings"]["task"], []).append(run)
     if not by_task:
-        raise ValueError("no run has an evaluation yet: nothing to draw; wait for its first")
+        raise ConfigError("no run has an evaluation yet: nothing to draw; wait for its first")
     columns = min(MOST_COLUMNS, len(by_task))
     rows = -(-len(by_task) // columns)
     size = (7.0, 4.4) if len(by_task) == 1 else (3.6 * columns, 2.9 * rows + 0.4)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dr_q.envs.families import known_tasks
+from dr_q.kit import ConfigError
 from dr_q.paper import (
     SUITES,
     Published,
@@ -277,14 +278,14 @@ def build_report(
         base: the preset that others are compared with; by default dr.q, or the first where that is not among them.
 
     Raises:
-        ValueError: there are no results, or none of `base`.
+        ConfigError: there are no results, or none of `base`.
     """
     results = list(results)
     if not results:
-        raise ValueError("there is no evaluation to report on yet")
+        raise ConfigError("there is no evaluation to report on yet")
     presets = sorted({result.preset for result in results}, key=_preset_order)
     if base is not None and base not in presets:
-        raise ValueError(f"no results of preset '{base}' to compare with; there are {', '.join(presets)}")
+        raise ConfigError(f"no results of preset '{base}' to compare with; there are {', '.join(presets)}")
     base = base or ("dr.q" if "dr.q" in presets else presets[0])
     by: dict[tuple[str, str], list[Result]] = {}
     for result in results:

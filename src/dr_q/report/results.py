@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.config import changed_settings
+from dr_q.kit import ConfigError
 from dr_q.run_folder import RunRecord, evaluation_rows, find_runs, read_rows, read_run
 
 COLUMNS = ("task", "preset", "seed", "agent_steps", "return")
@@ -124,7 +125,7 @@ def read_results(paths: Sequence[str | Path]) -> list[Result]:
     for path, result in _read(list(map(Path, paths))):
         key = result[:4]
         if key in found and found[key].score != result.score:
-            raise ValueError(
+            raise ConfigError(
                 f"{path} and {origin[key]} disagree about {result.task}, {result.preset}, seed {result.seed} at "
                 f"{result.agent_steps:,} steps: {result.score:g} and {found[key].score:g}; "
                 "move one of them elsewhere, or name the others"
@@ -184,7 +185,7 @@ def _read_file(path: Path) -> list[Result]:
     rows, have = read_rows(path), _csv_columns(path)
     missing = [name for name in COLUMNS if name not in have]
     if missing:
-        raise ValueError(
+        raise ConfigError(
             f"{path} has no column {', '.join(missing)}; got {', '.join(have) or 'nothing'}; results need "
             f"{', '.join(COLUMNS)}, a row for each evaluation of each seed"
         )
@@ -193,12 +194,12 @@ def _read_file(path: Path) -> list[Result]:
         try:
             seed, steps, score = int(row["seed"]), int(row["agent_steps"]), float(row["return"])
         except (TypeError, ValueError):
-            raise ValueError(
+            raise ConfigError(
                 f"{path}, line {number}: seed and agent_steps must be whole numbers and return a number; got "
                 f"{row['seed']!r}, {row['agent_steps']!r}, {row['return']!r}"
             ) from None
         if not math.isfinite(score) or steps < 0:
-            raise ValueError(f"{path}, line {number}: return {row['return']} at agent_steps {steps} cannot be")
+            raise ConfigError(f"{path}, line {number}: return {row['return']} at agent_steps {steps} cannot be")
         more = {name: value for name, value in row.items() if name not in COLUMNS and value}
         found.append(Result(row["task"], row["preset"], seed, steps, score, more))
     return found

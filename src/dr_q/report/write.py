@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from dr_q.kit import RunFolderError
 from dr_q.report.figures import FIGURES, curve_grids
 from dr_q.report.html import GENERATOR, page
 from dr_q.report.model import OTHER, Report, known_suites
@@ -16,15 +17,15 @@ _HEAD = 2_000
 
 
 def check_report_folder(out: Path) -> None:
-    """Refuse a folder that holds something else; ValueError in one line."""
+    """Refuse a folder that holds something else; RunFolderError."""
     if not out.exists():
         return
     if not out.is_dir():
-        raise ValueError(f"{out} is a file; choose another --out")
+        raise RunFolderError(f"{out} is a file; choose another --out")
     index = out / "index.html"
     ours = index.is_file() and GENERATOR in index.read_text(errors="replace")[:_HEAD]
     if not ours and any(out.iterdir()):
-        raise ValueError(f"{out} holds other files and no report; choose another --out, a new or empty folder")
+        raise RunFolderError(f"{out} holds other files and no report; choose another --out, a new or empty folder")
 
 
 def write_report(

@@ -6,6 +6,7 @@ RUN/run.json        status, settings, versions            (record.py)
     checkpoints/    everything that a resume needs        (checkpoints.py)
     policy/         what acts, as of the last evaluation  (policies.py)
     tensorboard/    the same metrics for TensorBoard
+    wandb_id        the name at Weights & Biases          (record.py)
 """
 
 from dr_q.run_folder.arrays import read_arrays, write_arrays
@@ -20,7 +21,15 @@ from dr_q.run_folder.policies import (
     read_policy_weights,
     write_policies,
 )
-from dr_q.run_folder.record import RunJson, RunRecord, check_new_folder, read_run, read_run_json
+from dr_q.run_folder.record import (
+    RunJson,
+    RunRecord,
+    check_new_folder,
+    read_run,
+    read_run_json,
+    tensorboard_folder,
+    wandb_id,
+)
 from dr_q.run_folder.source import source_digest
 from dr_q.run_folder.tables import (
     EVAL_COLUMNS,
@@ -65,7 +74,9 @@ __all__ = [
     "runs_without_evaluations",
     "source_digest",
     "spaces_of",
+    "tensorboard_folder",
     "upgrade_weights",
+    "wandb_id",
     "write_arrays",
     "write_policies",
 ]

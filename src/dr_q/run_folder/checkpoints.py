@@ -20,7 +20,7 @@ import numpy as np
 
 from dr_q.kit import DamagedFileError, sync_folder, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
-from dr_q.run_folder.formats import FORMAT, upgrade_chunk, upgrade_replay, upgrade_step, upgrade_weights
+from dr_q.run_folder.formats import FORMAT, check_format, upgrade_chunk, upgrade_replay, upgrade_step, upgrade_weights
 
 Arrays = dict[str, np.ndarray]
 _INDEX, _AGENTS, _REPLAY, _EPISODES = (
@@ -43,8 +43,8 @@ class Chunk(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its file."""
-        return f"{self.start:08d}-{self.version}"
+        """Of its file. The format is in it: a chunk of an older format must not be taken for one of this."""
+        return f"{self.start:08d}-{self.version}-f{FORMAT}"
 
 
 class Checkpoint(NamedTuple):
@@ -74,7 +74,7 @@ class StoredCheckpoint:
     def __init__(self, folder: Path):
         self.folder = folder
         self._record = _read_index(folder)
-        self._version: int = self._record.get("format", 1)
+        self._version: int = check_format(self._record, folder)
         self.agent_steps: int = self._record["agent_steps"]
         self.seeds: list[int] = self._record["seeds"]
         self.capacity: int = self._record["capacity"]

@@ -5,10 +5,12 @@ Format 1 (to 0.1.0 at 675da62) had observations without named parts and a replay
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dr_q.kit import RunFolderError
 from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Part, Spaces, Vector, spaces_from_json
 
 FORMAT = 2
@@ -16,6 +18,16 @@ FORMAT = 2
 
 _SAMPLING = ("priority", "row_sums", "group_sums", "max_priority")
 _RENAMED = {"floor_slot": "watch_slot"}
+
+
+def check_format(record: Mapping[str, Any], path: Path) -> int:
+    """The format that a file's record names; RunFolderError if it is newer than this version."""
+    version = record.get("format", 1)
+    if not isinstance(version, int) or version > FORMAT:
+        raise RunFolderError(
+            f"{path} has format {version}, this version of dr-q reads formats up to {FORMAT}: use a newer version"
+        )
+    return version
 
 
 def upgrade_weights(arrays: Mapping[str, np.ndarray], version: int) -> dict[str, np.ndarray]:

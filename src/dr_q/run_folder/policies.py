@@ -9,7 +9,7 @@ import numpy as np
 
 from dr_q.kit import DamagedFileError, RunFolderError, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
-from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
+from dr_q.run_folder.formats import FORMAT, check_format, spaces_of, upgrade_weights
 from dr_q.spaces import Spaces, spaces_to_json
 
 POLICY_FOLDER = "policy"
@@ -52,6 +52,7 @@ def policy_record(path: str | Path) -> dict[str, Any]:
         missing = ["spaces"]
     if missing:
         raise DamagedFileError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
+    check_format(record, file)
     return record
 
 

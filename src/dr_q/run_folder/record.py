@@ -2,11 +2,12 @@
 
 import json
 import time
+import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.kit import DamagedFileError, RunFolderError, write_text
-from dr_q.run_folder.tables import evaluation_rows
+from dr_q.run_folder.tables import EVALS, evaluation_rows
 
 RUN_JSON = "run.json"
 
@@ -30,7 +31,7 @@ def read_run(folder: str | Path) -> RunRecord:
     """
     folder = Path(folder)
     info = read_run_json(folder)
-    if not (folder / "evals.csv").exists():
+    if not (folder / EVALS).exists():
         raise RunFolderError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
     evaluations: dict[int, list[tuple[int, float]]] = {}
     for row in evaluation_rows(folder):
@@ -67,6 +68,20 @@ def check_new_folder(out: Path) -> None:
         raise RunFolderError(f"{out} is a file; choose another --out, a new or empty folder")
     if out.exists() and any(out.iterdir()):
         raise RunFolderError(f"{out} is not empty; choose another --out, or resume it: dr-q train --resume {out}")
+
+
+def tensorboard_folder(folder: Path) -> Path:
+    """Where a run's metrics for TensorBoard are."""
+    return folder / "tensorboard"
+
+
+def wandb_id(folder: Path) -> str:
+    """The run's name at Weights & Biases, the same after a resume; made when first asked for."""
+    path = folder / "wandb_id"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, uuid.uuid4().hex)
+    return path.read_text()
 
 
 class RunJson:

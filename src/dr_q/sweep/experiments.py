@@ -60,7 +60,7 @@ class Experiment(NamedTuple):
 
 
 def _published(name: str, figure: str, tasks: tuple[str, ...]) -> Experiment:
-    return Experiment(name, figure, "DR.Q beside the printed scores", tasks, ("dr.q",), ends_in="published")
+    return Experiment(name, figure, "DR.Q next to the published scores", tasks, ("dr.q",), ends_in="published")
 
 
 _WITHOUT_INFONCE = Claim("worse without InfoNCE", "dr.q", "no-infonce")
@@ -200,7 +200,7 @@ class Plan(NamedTuple):
 class Finding(NamedTuple):
     """What an experiment ended in."""
 
-    pictures: list[Path]
+    figures: list[Path]
     sentences: list[str]
 
 
@@ -291,12 +291,12 @@ def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Findin
     report = build_report(results)
     path = out / "figure.png"
     comparison_figure(report, path)
-    pictures = [path] if path.exists() else []
-    pictures += [out / f"curves-{suite}.png" for suite in curve_grids(report, out)]
+    figures = [path] if path.exists() else []
+    figures += [out / f"curves-{suite}.png" for suite in curve_grids(report, out)]
     judged = {task: judge_published(results, task) for task in planned.tasks}
     write_curves(results, planned.experiment.presets, out / "figure.csv")
     write_verdicts(judged.values(), out / "verdicts.csv")
-    return Finding(pictures, [sentence(task, [judged[task]]) for task in planned.tasks])
+    return Finding(figures, [sentence(task, [judged[task]]) for task in planned.tasks])
 
 
 def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
@@ -312,7 +312,7 @@ def _latent(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
     draw_embeddings(found, "value: smaller Q, in units of reward", path)
     write_embeddings(found, "value", out / "figure.csv")
     said = (
-        "MR.Q in separate clusters, DR.Q continuous: not decidable by a number (the paper gives none; see the picture)"
+        "MR.Q in separate clusters, DR.Q continuous: not decidable by a number (the paper gives none; see the figure)"
     )
     return Finding([path], [f"{task}: {said}." for task in planned.tasks])
 

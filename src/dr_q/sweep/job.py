@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dr_q.kit import RunFolderError, try_lock
 from dr_q.run_folder import is_run, read_run_json
@@ -76,29 +76,37 @@ def _train(job: Job) -> Ended:
     from dr_q.training.loop import Options, train
 
     try:
-        resumed = _is_begun(job)
-        outcome = train(job.settings, job.folder, Options(), resume=resumed)
+        begun = _begun(job)
+        outcome = train(begun or job.settings, job.folder, Options(), resume=job.folder.exists())
     except Exception:
         traceback.print_exc()
         raise
     return Ended(outcome.status)
 
 
-def _is_begun(job: Job) -> bool:
-    """Whether the folder has this run; one with other settings is left alone."""
+def _begun(job: Job) -> Settings | None:
+    """The settings of the run that the folder has, None if it has none yet; one with others is left alone."""
     if not is_run(job.folder):
-        return job.folder.exists()  # killed before it wrote anything: from the beginning
-    recorded = read_run_json(job.folder)["settings"]
-    was = Settings.from_json(recorded).to_json()  # as this version writes it: older ones had fewer settings
-    now = job.settings.to_json()
-    if was != now:
-        names = [name for name in now["config"] if was["config"].get(name) != now["config"][name]]
-        names += [name for name in now if name != "config" and was.get(name) != now[name]]
+        return None  # perhaps killed before it wrote anything: from the beginning
+    was = Settings.from_json(read_run_json(job.folder, "status", "agent_steps", "seeds")["settings"])
+    before, now = _comparable(was), _comparable(job.settings)
+    if before != now:
+        names = [name for name in now["config"] if before["config"].get(name) != now["config"][name]]
+        names += [name for name in now if name != "config" and before.get(name) != now[name]]
         raise RunFolderError(
             f"{job.folder} has a run with another {', '.join(names) or 'version of the settings'}; "
             "move it away to train anew"
         )
-    return True
+    return was
+
+
+def _comparable(settings: Settings) -> dict[str, Any]:
+    """What decides the results. Earlier versions drew uniformly by faded LAP without priorities and fading."""
+    record = settings.to_json()
+    config = record["config"]
+    if config["fade_decay"] == 0 and config["priority_exponent"] == 0:
+        config["sampling"] = "uniform"
+    return record
 
 
 @contextlib.contextmanager

@@ -1,12 +1,13 @@
 """What Python users call to train or resume: `train`."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from dr_q.config import Config, check_names, current_names, settings_of
+from dr_q.config import Config, check_names, config_from_json, current_names, settings_of
 from dr_q.envs import canonical
 from dr_q.kit import ConfigError, spelled
 from dr_q.run_folder import Evaluation, read_run_json
@@ -60,7 +61,7 @@ def train(
     check_names(settings, {*_RUN_FIELDS, *settings_of(Execution), "seed", "seeds", "steps", "preset", "out"})
     if on_evaluation is not None and not callable(on_evaluation):
         raise ConfigError(f"on_evaluation must be a function of a list of evaluations, got {on_evaluation!r}")
-    execution = vars(Execution(**_of(settings, settings_of(Execution))))
+    execution = _of(settings, settings_of(Execution))
     options = Options(quiet=quiet, on_evaluation=on_evaluation, may_exit=may_exit, **execution)
     run, changes = _of(settings, _RUN_FIELDS), _of(settings, settings_of(Config))
     given = {"preset": preset, "seeds": seeds, "first_seed": seed, **run}
@@ -114,7 +115,8 @@ def refuse_changes(
     was = read_run_json(folder)["settings"]
     if callable(task) and not was["task"].startswith("callable:"):
         raise ConfigError(f"the run in {folder} is of {was['task']}, which needs no callable: leave it out")
-    had = {**was["config"], **current_names({name: value for name, value in was.items() if name != "config"}, Settings)}
+    own = {name: value for name, value in was.items() if name != "config"}
+    had = {**dataclasses.asdict(config_from_json(was.get("config"))), **current_names(own, Settings)}
     named = {"task": canonical(task)} if isinstance(task, str) else {}
     for name, value in {**named, **asked}.items():
         before = had.get(name)

@@ -36,7 +36,7 @@ from dr_q.run_folder import (
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
 from dr_q.training.plan import plan_for
-from dr_q.training.settings import Settings
+from dr_q.training.settings import Execution, Settings
 from dr_q.training.signals import Signals
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
@@ -62,20 +62,12 @@ class TrainResult(NamedTuple):
     """The signal that interrupted it, if one did."""
 
 
-@dataclasses.dataclass
-class Options:
-    """How to run, which does not change results."""
+@dataclasses.dataclass(frozen=True)
+class Options(Execution):
+    """How to run, which does not change results: the settings of `Execution`, and what only a caller can give."""
 
-    max_minutes: float | None = None
-    """Minutes after which to write a checkpoint and stop."""
-    in_process: bool | None = None
-    """Simulate in this process; by default with one seed only."""
-    background_evaluation: bool | None = None
-    """Evaluate while training goes on; by default if a device learns and cores are left."""
-    device_memory: float | None = None
-    """GiB of each device that the run may fill; by default all."""
-    wandb: bool = False
     quiet: bool = False
+    """Print nothing."""
     on_evaluation: Callback | None = None
     """Called with every evaluation."""
     may_exit: bool = False
@@ -320,6 +312,7 @@ class _Run:
     def _evaluate(self) -> None:
         self.clock.lap("other")
         self._take_evaluation(wait=True)
+        self._check_draws()
         self.evaluator.start(self.step)
         self.evaluated_at = self.step
         self.clock.lap("evaluate")
@@ -389,14 +382,14 @@ class _Run:
             if not np.isfinite(x[i]).all()
         }
         for seed in lost.keys() - self.diverged:
-            self.display.say(f"seed {seed} has diverged: {lost[seed]} is not finite at step {self.step:,}")
+            self.display.say(f"seed {seed} has diverged: {lost[seed]} is NaN or infinite at step {self.step:,}")
         self.diverged |= lost.keys()
         if self.diverged == set(self.seeds):
             saved = self.checkpoints.steps()
             checkpoints = f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
             raise TrainingError(
-                f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is not finite): look for "
-                f"rewards or observations that are very large, and scale them; {checkpoints}"
+                f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is NaN or infinite): "
+                f"look for rewards or observations that are very large, and scale them; {checkpoints}"
             )
 
     def _checkpoint(self) -> None:

@@ -189,7 +189,5 @@ def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = No
     devices = Placement(settings.seeds).devices
     memory = memory_of(devices[0])
     if device_memory is not None:
-        if not 0 < device_memory < math.inf:
-            raise ConfigError(f"device-memory must be more than 0 GiB, got {device_memory:g}")
         memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB), shared=False)
     return make_plan(settings, spec, memory, len(devices))

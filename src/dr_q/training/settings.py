@@ -79,7 +79,10 @@ class Settings:
                 "resume it from Python: dr_q.train(that_callable, resume=DIR)"
             )
         known = current_names(record, Settings)
-        return Settings(**{**known, "config": config_from_json(record["config"]), "task": task or record["task"]})
+        unknown = [name for name in known if name not in {field.name for field in dataclasses.fields(Settings)}]
+        if unknown:
+            raise ConfigError(f"made by another version of dr-q (unknown setting '{unknown[0]}'): use that one")
+        return Settings(**{**known, "config": config_from_json(record.get("config")), "task": task or record["task"]})
 
 
 @dataclasses.dataclass(frozen=True)

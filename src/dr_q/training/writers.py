@@ -1,10 +1,10 @@
 """Metrics for TensorBoard and Weights & Biases."""
 
-import uuid
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import MissingPackageError, write_text
+from dr_q.kit import MissingPackageError
+from dr_q.run_folder import tensorboard_folder, wandb_id
 from dr_q.training.settings import Settings
 
 
@@ -23,13 +23,9 @@ class MetricWriters:
                 raise MissingPackageError(
                     "--wandb needs wandb, which is not installed: pip install 'dr-q[wandb]'"
                 ) from error
-            known = folder / "wandb_id"  # a resumed run continues there too
-            if not known.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                write_text(known, uuid.uuid4().hex)
-            named = {"project": "dr-q", "name": folder.name, "id": known.read_text(), "resume": "allow"}
+            named = {"project": "dr-q", "name": folder.name, "id": wandb_id(folder), "resume": "allow"}
             self._wandb = library.init(**named, dir=str(folder), config=settings.to_json())
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_from)
+        self._writer = SummaryWriter(str(tensorboard_folder(folder)), purge_step=purge_from)
 
     def scalars(self, values: dict[str, float], agent_steps: int) -> None:
         """Values at a step."""

@@ -95,6 +95,10 @@ class SharedArrays:
         return SharedArrays(**{name: row_of(value) for name, value in vars(self).items()})
 
 
+_Views = tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]
+"""Where the step led, what to act on next, and the three numbers."""
+
+
 class SeedEnvs:
     """One seed's environments."""
 
@@ -107,6 +111,7 @@ class SeedEnvs:
         self._actions: list[np.ndarray] = []
         self.spec = self._env.spec
         self._layout = PacketLayout(self.spec.obs)
+        self._viewed: tuple[SharedArrays, _Views] | None = None
         self._vectors = tuple(name for name, part in self.spec.obs.parts if part.dtype != np.uint8)
 
     def begin(self, arrays: SharedArrays) -> None:
@@ -119,9 +124,9 @@ class SeedEnvs:
         step = self._env.step(action)
         self._check(step, lambda: f"step {len(self._actions)} of training episode {self._episode}")
         self._actions.append(action)
-        next_obs, obs = self._layout.observations(arrays.packet)
+        next_obs, obs, numbers = self._views(arrays)
         _write(next_obs, step.obs)
-        self._layout.numbers(arrays.packet)[:] = step.reward, step.terminated, step.truncated
+        numbers[:] = step.reward, step.terminated, step.truncated
         if step.terminated or step.truncated:
             self._episode += 1
             self._actions = []
@@ -136,7 +141,7 @@ class SeedEnvs:
     def restore(self, arrays: SharedArrays, episode: int, actions: np.ndarray) -> None:
         """Start an episode and take the given actions; the observation they lead to is acted on next."""
         self._episode, self._actions = episode, []
-        _, obs = self._layout.observations(arrays.packet)
+        _, obs, _ = self._views(arrays)
         _write(obs, self._env.reset(self._episode_seed()))
         for action in actions:
             step = self._env.step(action)
@@ -170,6 +175,13 @@ class SeedEnvs:
         for env in (self._env, *self._eval):
             env.close()
 
+    def _views(self, arrays: SharedArrays) -> "_Views":
+        """Of the packet; made once, because it takes longer than writing through them."""
+        if self._viewed is None or self._viewed[0] is not arrays:
+            views = (*self._layout.observations(arrays.packet), self._layout.numbers(arrays.packet))
+            self._viewed = arrays, views
+        return self._viewed[1]
+
     def _episode_seed(self) -> int:
         return stream_seed(self._seed, "train", self._episode)
 
@@ -182,9 +194,8 @@ class SeedEnvs:
             if not _all_finite(step.obs[name]):
                 of = "" if name == SINGLE else f" '{name}'"
                 where = _where_not_finite(step.obs[name])
-                raise EnvError(
-                    f"the environment gave an observation{of} that is not finite in its components {where}, in {when()}"
-                )
+                what = f"an observation{of} that is NaN or infinite in its components {where}"
+                raise EnvError(f"the environment gave {what}, in {when()}")
         if not abs(step.reward) <= LARGEST:  # true for nan
             limits = "" if not math.isfinite(step.reward) else f", more than float32 holds ({LARGEST:.0e}): scale it"
             raise EnvError(f"the environment gave a reward of {step.reward}{limits}, in {when()}")
