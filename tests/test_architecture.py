@@ -51,7 +51,7 @@ FILES_MAY_IMPORT = {
     "training/settings.py": {"config", "envs", "kit"},
     "envs/families/base.py": {"envs.protocol", "kit", "paper"},
     "envs/processes/packet.py": {"spaces"},
-    "run_folder/formats.py": {"spaces"},
+    "run_folder/formats.py": {"kit", "spaces"},
 }
 JAX = {"jax", "equinox", "optax"}
 FORBIDDEN_LIBRARIES: dict[str, set[str]] = dict.fromkeys(("kit", "config", "spaces", *WORLD), JAX)
