@@ -1,6 +1,7 @@
 """`dr-q bench` of two versions, alternating on one machine, so that the ratio survives a noisy one.
 
     python benchmarks/two_versions.py --base 675da62 -- dmc/cheetah-run --seeds 10
+    python benchmarks/two_versions.py --base 675da62 --updates      # each version's benchmarks/updates.py (make bench)
     python benchmarks/two_versions.py --base-source FOLDER/src --turns 5 --out FILE -- dmc/cheetah-run --seeds 10
 
 Each turn runs the base, then this version, each in a process of its own; what follows `--` goes to `dr-q bench`. The
@@ -11,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -37,7 +39,8 @@ def main() -> int:
     base.add_argument("--base-source", type=Path, help="its package's src folder, where there is no git")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--out", type=Path, help="where to write the table, and beside it every turn as JSON")
-    parser.add_argument("bench", nargs="+", help="arguments of dr-q bench")
+    parser.add_argument("--updates", action="store_true", help="time benchmarks/updates.py instead of dr-q bench")
+    parser.add_argument("bench", nargs="*", help="arguments of dr-q bench")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         source, tree = arguments.base_source, Path(scratch) / "base"
@@ -47,14 +50,18 @@ def main() -> int:
             )
             source = tree / "src"
         try:
-            turns = [
-                (measure(source.resolve(), arguments.bench, scratch), measure(ROOT / "src", arguments.bench, scratch))
-                for _ in range(arguments.turns)
-            ]
+            sources = (source.resolve(), ROOT / "src")
+            if arguments.updates:
+                turns = [tuple(measure_updates(one) for one in sources) for _ in range(arguments.turns)]
+            else:
+                turns = [
+                    tuple(measure(one, arguments.bench, scratch) for one in sources) for _ in range(arguments.turns)
+                ]
         finally:
             if arguments.base:
                 subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
-    text = table(turns, arguments.base or str(arguments.base_source), arguments.bench)
+    base_name = arguments.base or str(arguments.base_source)
+    text = updates_table(turns, base_name) if arguments.updates else table(turns, base_name, arguments.bench)
     print(text)
     if arguments.out is not None:
         arguments.out.write_text(text + "\n")
@@ -75,7 +82,28 @@ def measure(source: Path, bench: list[str], scratch: str) -> dict:
     return figures
 
 
-def table(turns: list[tuple[dict, dict]], base: str, bench: list[str]) -> str:
+def measure_updates(source: Path) -> dict[str, float]:
+    """Milliseconds of each part, off the table that updates.py prints: earlier versions of it write no file."""
+    environment = {**os.environ, "PYTHONPATH": str(source), "COLUMNS": "200"}
+    command = [sys.executable, str(source.parent / "benchmarks" / "updates.py"), "--rounds", "2"]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    rows = re.findall(r"^([a-z][a-z +()]*?|[\d,]+) {2,}([\d.]+)", done.stdout, flags=re.MULTILINE)
+    figures = {f"replay of {name}" if name[0].isdigit() else name: float(value) for name, value in rows}
+    print(f"{source}: {figures}", file=sys.stderr, flush=True)
+    return figures
+
+
+def updates_table(turns: list[tuple[dict, ...]], base: str) -> str:
+    head = f"`benchmarks/updates.py`, {len(turns)} turns each, alternating, against {base}; {os.cpu_count()} cores"
+    lines = [head, "", "| what | base, ms | new, ms | new / base, 95% interval |", "|---|---|---|---|"]
+    for name in turns[0][0]:
+        pairs = [(first[name], second[name]) for first, second in turns]
+        means = [statistics.fmean(side) for side in zip(*pairs, strict=True)]
+        lines.append(f"| {name} | {means[0]:.3f} | {means[1]:.3f} | {ratio(pairs)} |")
+    return "\n".join(lines)
+
+
+def table(turns: list[tuple[dict, ...]], base: str, bench: list[str]) -> str:
     old, new = turns[0]
     lines = [
         f"`dr-q bench {' '.join(bench)}`, {len(turns)} turns each, alternating: source {new['machine']['source']} "

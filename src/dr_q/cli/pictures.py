@@ -157,10 +157,10 @@ def _saved_runs(folders: tuple[Path, ...], out: Path) -> list[Any]:
 
     if not folders:
         raise ConfigError("no run given; name one or more folders of dr-q train")
-    _picture(out)
+    _check_png(out)
     return [open_run(folder) for folder in folders]
 
 
-def _picture(out: Path) -> None:
+def _check_png(out: Path) -> None:
     if out.suffix != ".png":
         raise ConfigError(f"--out {out} is not a PNG file's name; end it in .png")

@@ -28,7 +28,7 @@ from dr_q.run_folder import Checkpoints, policy_record, read_run, spaces_of
 from dr_q.spaces import Spaces
 
 SAMPLES = 5_000
-"""Transitions in a t-SNE picture (App. E.3)."""
+"""Transitions in a t-SNE figure (App. E.3)."""
 NEWEST = 100_000
 """Transitions whose priorities are drawn (App. E.4)."""
 NEGATIVES = 256
@@ -63,7 +63,7 @@ class SavedRun(NamedTuple):
         return LearnerSpec(self.config, self.spaces.sizes(), self.checkpoints.read(agent_steps).capacity)
 
     def origin(self, seed: int | None, agent_steps: int) -> Origin:
-        """For a picture."""
+        """For a figure."""
         return Origin(self.folder.resolve().name, self.settings["task"], self.listed_as, seed, agent_steps)
 
 
@@ -284,7 +284,7 @@ def information(runs: Sequence[SavedRun], say: Callable[[str], None] = lambda li
 
 
 def information_note(found: Sequence[Information]) -> str:
-    """What the held-out transitions of a picture are."""
+    """What the held-out transitions of a figure are."""
     size = " or ".join(map(str, sorted({m.negatives for run in found for m in run.measures})))
     text = (
         f"N = {size}; one step ahead; mean over seeds, 95% interval (t) from 3 seeds on, cut at the lower "

@@ -1,6 +1,6 @@
-"""The paper's tables: tasks, every printed score with its interval, printed aggregates, and what is wrong in print.
+"""The paper's tables: tasks, every published score with its interval, published aggregates, and errors in the tables.
 
-Figures are as printed; what looks wrong is listed in `PRINT_NOTES` and changed nowhere.
+Figures are as published; what looks wrong is listed in `PRINT_NOTES` and changed nowhere.
 """
 
 import csv
@@ -33,7 +33,7 @@ class TaskInfo:
     reference_score: float | None
     """What the score is normalised by, where the suite has one."""
     note: str = ""
-    """What is wrong about it in print."""
+    """An error about it in the published tables."""
 
     def normalise(self, score: float) -> float:
         """DMC: return / 1000; elsewhere 0 is random and 1 the reference (TD3 in Gym, success in HumanoidBench)."""
@@ -43,7 +43,7 @@ class TaskInfo:
 
 
 class Published(NamedTuple):
-    """One printed cell: the mean over seeds at the end of the budget, and its 95% interval (nan where none is)."""
+    """One published cell: the mean over seeds at the end of the budget, and its 95% interval (nan where none is)."""
 
     mean: float
     low: float
@@ -51,7 +51,7 @@ class Published(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """One printed aggregate of a suite."""
+    """One published aggregate of a suite."""
 
     suite: str
     algorithm: str
@@ -63,7 +63,7 @@ class Aggregate(NamedTuple):
 
 
 class PrintNote(NamedTuple):
-    """Something in print that does not add up."""
+    """Something published that does not add up."""
 
     suite: str
     what: str
@@ -87,7 +87,7 @@ PRINT_NOTES = (
         "The caption's normalisation is not the one of the numbers: the printed Means are those of return / 1000.",
     ),
 )
-"""Known errors in print, besides those of single tasks (`TaskInfo.note`)."""
+"""Known errors in the published tables, besides those of single tasks (`TaskInfo.note`)."""
 
 
 @functools.cache
@@ -110,7 +110,7 @@ def paper_tasks() -> dict[str, TaskInfo]:
 
 @functools.cache
 def published_scores() -> dict[tuple[str, str], Published]:
-    """Every printed score, by task and algorithm, in the order of print."""
+    """Every published score, by task and algorithm, in the order of the paper."""
     return {
         (_name(row), row["algorithm"]): Published(float(row["mean"]), *(_number(row[k]) for k in ("ci_low", "ci_high")))
         for row in _rows("scores.csv")
@@ -124,7 +124,7 @@ def published_score(task: str, algorithm: str = OURS) -> Published | None:
 
 @functools.cache
 def published_aggregates() -> tuple[Aggregate, ...]:
-    """Every printed aggregate."""
+    """Every published aggregate."""
     return tuple(
         Aggregate(
             row["suite"],
@@ -138,7 +138,7 @@ def published_aggregates() -> tuple[Aggregate, ...]:
 
 @functools.cache
 def algorithms(suite: str | None = None) -> tuple[str, ...]:
-    """The algorithms with a printed score in a suite, or anywhere: ours first, then by how many tasks they have."""
+    """The algorithms with a published score in a suite, or anywhere: ours first, then by how many tasks they have."""
     counts: dict[str, int] = {}
     for task, algorithm in published_scores():
         if suite is None or paper_tasks()[task].suite == suite:

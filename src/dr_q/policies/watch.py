@@ -104,7 +104,7 @@ class Recorded(NamedTuple):
 
 
 def frame_schedule(step_seconds: float | None) -> tuple[int, float]:
-    """Agent steps for each picture and pictures a second, so that simulated time passes as real time does."""
+    """Agent steps for each frame and frames a second, so that simulated time passes as real time does."""
     if step_seconds is None:
         return 1, UNKNOWN_FRAMES_PER_SECOND
     every = math.ceil(round(1 / step_seconds / MOST_FRAMES_PER_SECOND, 6))
