@@ -66,7 +66,7 @@ def test_seeds_that_diverge_are_named_and_the_run_ends_with_the_last():
     for _ in range(2):
         look(run, {"q": fine, "loss": lost})
     assert said == ["seed 4 has diverged: loss is NaN or infinite at step 2,000"]
-    message = r"every seed has diverged by step 2,000 \(q is not finite\).*there is no checkpoint"
+    message = r"every seed has diverged by step 2,000 \(q is NaN or infinite\).*there is no checkpoint"
     with pytest.raises(TrainingError, match=message):
         look(run, {"q": np.array([np.inf, np.nan]), "loss": fine})
 
