@@ -103,13 +103,14 @@ def test_every_spelling_gives_the_setting():
     wanted = {"keep_checkpoints": 7, "eval_every": 9}
     for words in ("--keep-checkpoints 7 --eval-every 9", "--keep 7 --eval_every=9", "--eval-every=9 --keep=7"):
         assert parse_command(Train, words.split(), "dr-q train").run_settings == wanted
+    assert parse_command(Train, ["--seed", "3"], "dr-q train").run_settings == {"seed": 3}
     for name in ("--max-minutes", "--stop-after"):
         assert parse_command(Train, [name, "1.5"], "dr-q train").execution == {"max_minutes": 1.5}
     sweep = parse(
         COMMANDS, ["sweep", "dmc-easy", "gym", "--presets", "dr.q", "mr.q", "--keep", "4", "--noise-dims", "50"]
     )
     assert (sweep.what, sweep.presets) == (("dmc-easy", "gym"), ("dr.q", "mr.q"))
-    assert (sweep.schedule, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
+    assert (sweep.run_settings, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
 
 
 ALIASES = [

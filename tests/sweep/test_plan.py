@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dr_q.cli import main
+from dr_q.cli.settings_table import with_tables
+from dr_q.config import settings_of
 from dr_q.envs import suite_tasks
 from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
@@ -20,7 +22,7 @@ from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
-from dr_q.training.settings import Settings
+from dr_q.training.settings import make_settings
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
 
@@ -46,7 +48,10 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc-easy", "--presets"], "--presets needs at least one value; see dr-q sweep --help"),
         (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
         (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
-        (["dmc-easy", "--gpus-per-job", "1.5"], "gpus-per-job must be a share up to 1, or a whole number, got 1.5"),
+        (
+            ["dmc-easy", "--gpus-per-job", "1.5"],
+            "--gpus-per-job must be a number between 0 and 1, or a whole number, got",
+        ),
         (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0, got 0.0"),
         (["dmc-easy", "--retries", "-1"], "--retries must be a whole number, at least 0, got -1"),
         (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0, got 0.0"),
@@ -63,6 +68,33 @@ def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, m
     assert error.startswith(f"dr-q: {message}")
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir()), "nothing may be left behind"
+
+
+@pytest.mark.parametrize(
+    "options", [{"gpus_per_job": 1.5}, {"gpus_per_job": -1.0}, {"cpus_per_job": 0.0}, {"retries": -1}]
+)
+def test_options_from_python_are_refused_by_their_python_names(options):
+    (name,) = options
+    with pytest.raises(ConfigError, match=f"^{name} must be "):
+        SweepOptions(**options)
+
+
+def test_options_of_jobs_are_those_of_sweep_options(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("dr_q.sweep.run_sweep", lambda spec, _, options: seen.append((spec, options)))
+    given = ["--address", "a:1", "--gpus-per-job", "0.5", "--cpus-per-job", "3", "--retries", "1"]
+    assert main(["sweep", "dmc/cheetah-run"]) == main(["sweep", "dmc/cheetah-run", "--seeds", "2", *given]) == 0
+    assert seen == [
+        (SweepSpec(("dmc/cheetah-run",), ("dr.q",), 10), SweepOptions()),
+        (SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2), SweepOptions("a:1", 0.5, 3.0, 1)),
+    ]
+
+
+def test_the_page_of_sweeps_has_the_declared_settings_of_jobs():
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    assert page == with_tables(page), "run python -m dr_q.cli.settings_table docs/sweeps.md"
+    for name in settings_of(SweepOptions):
+        assert page.count(f"\n|`{name}`|") == 1
 
 
 def test_without_ray_the_command_says_so(tmp_path, monkeypatch, capsys):
@@ -107,9 +139,9 @@ def test_each_job_gets_its_share(nodes, jobs, options, threads, share):
 
 
 def test_a_share_that_no_node_has_is_refused():
-    with pytest.raises(ConfigError, match="gpus-per-job 2 is more than any node has: 1; 0 trains on the CPU"):
+    with pytest.raises(ConfigError, match="gpus_per_job 2 is more than any node has: 1; 0 trains on the CPU"):
         share_of([{"CPU": 4.0, "GPU": 1.0}], 2, 10, SweepOptions(gpus_per_job=2.0), None)
-    with pytest.raises(ConfigError, match="cpus-per-job 5 is more than any node has: 4"):
+    with pytest.raises(ConfigError, match="cpus_per_job 5 is more than any node has: 4"):
         share_of([{"CPU": 4.0}], 2, 10, SweepOptions(cpus_per_job=5.0), None)
 
 
@@ -129,15 +161,15 @@ def made_run(job, status: str, steps: int, milliseconds: float | None = None) ->
 
 
 def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
-    own = Settings("dmc/cheetah-run", "dr.q", CHEETAH.settings("dmc/cheetah-run", "dr.q").config, 0, 1, 1)
+    own = make_settings("dmc/cheetah-run")
     default = CHEETAH.settings("dmc/cheetah-run", "dr.q")
     assert [getattr(default, name) for name in SCHEDULE] == [getattr(own, name) for name in SCHEDULE]
-    given = dict(zip(SCHEDULE, (11, 12, 13, 14), strict=True))
+    given = dict(zip(SCHEDULE, (10, 11, 12, 13, 14), strict=True))
     spec = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2, **given)
     settings = spec.settings("dmc/cheetah-run", "dr.q")
     assert {name: getattr(settings, name) for name in SCHEDULE} == given
     line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
-    assert "--eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
+    assert "--steps 10 --eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
 
 
 def test_progress_comes_from_the_folder(tmp_path):
@@ -291,7 +323,7 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
     rows[19].state, rows[19].note = "failed", "TaskError: no such thing"
     monkeypatch.setenv("LINES", "8")
     monkeypatch.setenv("COLUMNS", "150")
-    board = Board(rows, quiet=False)
+    board = Board(rows)
     table = board._table()
     assert table.row_count == 4
     cells = [list(column.cells) for column in table.columns]
@@ -307,7 +339,7 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
 def test_without_a_terminal_an_evaluation_is_a_line(tmp_path, monkeypatch):
     (job,) = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 10).jobs(tmp_path)
     row = Row(job, progress_of(job))
-    board, said = Board([row], quiet=False), []
+    board, said = Board([row]), []
     monkeypatch.setattr(board, "say", said.append)
     for steps in (4_000, 5_000, 6_000, 9_000, 10_000):
         evaluated = steps // 5_000 * 5_000

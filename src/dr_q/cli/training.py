@@ -34,14 +34,13 @@ class Train:
         """Train."""
         from dr_q.training import api
 
-        given = {"seed" if name == "first_seed" else name: value for name, value in self.run_settings.items()}
         outcome = api.train(
             self.task,
             preset=self.preset,
             out=self.out,
             resume=self.resume,
             may_exit=True,
-            **given,
+            **self.run_settings,
             **self.execution,
             **self.algorithm,
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_q.envs import cores
-from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, try_lock
+from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, spelled, try_lock
 from dr_q.report import read_results, write_results
 from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job
 from dr_q.sweep.progress import checkpoint_of, progress_of
@@ -60,7 +60,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
             write_spec(spec, out, before or share.cpu_threads)
             rows = [Row(job, progress_of(job)) for job in jobs]
             second_signal = contextlib.suppress(KeyboardInterrupt)
-            with Board(rows, options.quiet) as board, Signals() as signals, second_signal:
+            with Board(rows) as board, Signals() as signals, second_signal:
                 _Sweep(rows, share, options, board, out).go(signals)
             results = collect(jobs, out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
@@ -88,7 +88,9 @@ def share_of(
     if gpus > 0:
         most = max((node["GPU"] for node in with_gpus), default=0)
         if gpus > most:
-            raise ConfigError(f"gpus-per-job {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU")
+            raise ConfigError(
+                f"{spelled('gpus_per_job')} {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU"
+            )
         fitting = [node for node in with_gpus if node["GPU"] >= gpus]
         fair = min(node.get("CPU", 1) * gpus / node["GPU"] for node in fitting)
         cpus = options.cpus_per_job or max(1.0, min(float(seeds + _CPUS_BESIDE_SIMULATORS), fair // 1))
@@ -105,7 +107,7 @@ def share_of(
 def _check_cpus(cpus: float, nodes: list[dict[str, float]]) -> None:
     most = max(node.get("CPU", 0) for node in nodes)
     if cpus > most:
-        raise ConfigError(f"cpus-per-job {cpus:g} is more than any node has: {most:g}")
+        raise ConfigError(f"{spelled('cpus_per_job')} {cpus:g} is more than any node has: {most:g}")
 
 
 class _Sweep:

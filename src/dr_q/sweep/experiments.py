@@ -24,10 +24,8 @@ from dr_q.report.results import listed_as
 from dr_q.report.statistics import FEWEST_SEEDS, difference
 from dr_q.sweep.driver import run_sweep
 from dr_q.sweep.estimate import Estimate, estimate
-from dr_q.sweep.spec import SweepOptions, SweepSpec
+from dr_q.sweep.spec import SEEDS, SweepOptions, SweepSpec
 
-SEEDS = 10
-"""The paper's."""
 _NOISY = f"+noise{NOISE_DIMS}"
 _ANALYSED_AT = 200_000
 """Agent steps at which the paper looks into runs (App. E.3, E.4)."""
