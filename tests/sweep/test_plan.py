@@ -17,7 +17,7 @@ from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
 from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
-from dr_q.sweep.job import Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
+from dr_q.sweep.job import Ended, Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
@@ -222,14 +222,36 @@ def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):
         assert (tmp_path / "sweep").is_dir()
 
 
-def test_a_damaged_line_does_not_stop_a_sweep_and_is_named_at_its_end(tmp_path):
+def test_a_damaged_file_of_a_finished_run_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    """It is said when another job finishes, and raised at the end."""
+    ray = pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
+    jobs = SweepSpec(("dmc/cheetah-run", "dmc/fish-swim"), ("dr.q",), 2, steps=5_000).jobs(tmp_path)
+    for job in jobs:
+        made_run(job, "finished", 5_000)
+    damaged = jobs[0].folder / "evals.csv"
+    damaged.write_text(f"{damaged.read_text()},1,1,1,1\n0,5000,1,nan,1,1,1\n")
+    rows = [Row(job, progress_of(job)) for job in jobs]
+    rows[1].state = "running"
+    monkeypatch.setattr(ray, "get", lambda _: Ended("finished"))
+    sweep = driver._Sweep(rows, Share(1), SweepOptions(), Board(rows), tmp_path)  # pyright: ignore[reportPrivateUsage]
+    sweep._take(None, rows[1], stopping=False)
+    said = capsys.readouterr().out
+    assert rows[1].state == "finished"
+    assert f"results.csv is not written: {damaged} is damaged in line 5: return_mean must be a finite number" in said
+    assert said.endswith("dmc/fish-swim dr.q: finished\n")
+    with pytest.raises(DamagedFileError, match="is damaged in line 5"):
+        collect(jobs, tmp_path)
+
+
+@pytest.mark.parametrize("line", ["0,NUL,1,1,1,1,1", "0,5000,1,NUL,1,1,1"])
+def test_a_damaged_line_is_passed_over_for_progress_and_named_in_results(line, tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
     made_run(job, "finished", 5_000)
     evaluations = job.folder / "evals.csv"
     whole = evaluations.read_text().splitlines()[:-1]
-    evaluations.write_text("\n".join([*whole, "0,NUL,1,1,1,1,1"]) + "\n")
+    evaluations.write_text("\n".join([*whole, line]) + "\n")
     assert progress_of(job).score == 104.5
-    with pytest.raises(DamagedFileError, match=r"evals.csv is damaged in line 12; fix or remove that line"):
+    with pytest.raises(DamagedFileError, match=r"line 12: .* number, got 'NUL'; fix or remove that line"):
         collect([job], tmp_path)
     torn = "\n".join([*whole[:-1], whole[-1].rpartition(",")[0]])
     evaluations.write_text(f"{torn}\n")

@@ -1,6 +1,7 @@
-"""evals.csv and metrics.csv: rows by seed and agent step, appended while a run goes on."""
+"""evals.csv and metrics.csv: rows by seed and agent step, appended while a run trains."""
 
 import csv
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -91,13 +92,24 @@ def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     if rows and not path.read_bytes().endswith(b"\n"):
         rows.pop()
     for number, row in enumerate(rows, start=2):
-        try:
-            _ = int(row["seed"]), int(row["agent_steps"]), float(row["return_mean"])
-            if None in row or None in row.values():  # too many values, or too few: half-written
-                raise ValueError
-        except (KeyError, TypeError, ValueError):
-            raise DamagedFileError(f"{path} is damaged in line {number}; fix or remove that line") from None
+        damage = _damage(row)
+        if damage:
+            raise DamagedFileError(f"{path} is damaged in line {number}: {damage}; fix or remove that line")
     return rows
+
+
+def _damage(row: dict[str, str]) -> str:
+    """What is wrong with a row of evals.csv; empty if nothing."""
+    if None in row or None in row.values():
+        return "it has too many or too few values"
+    for name, kind in (("seed", int), ("agent_steps", int), ("return_mean", float)):
+        try:
+            fine = math.isfinite(kind(row[name]))
+        except (KeyError, ValueError):
+            fine = False
+        if not fine:
+            return f"{name} must be a {'whole' if kind is int else 'finite'} number, got {row.get(name)!r}"
+    return ""
 
 
 def run_timing(folder: Path) -> dict[str, float]:
@@ -134,8 +146,18 @@ def _last_rows(path: Path) -> list[dict[str, str]]:
     columns = header.decode().strip().split(",")
     split = [values for values in csv.reader(line.decode() for line in lines) if len(values) == len(columns)]
     rows = [dict(zip(columns, values, strict=True)) for values in split]
-    rows = [row for row in rows if row.get("agent_steps", "").isdecimal()]  # a damaged line is no reason to stop
+    rows = [row for row in rows if row.get("agent_steps", "").isdecimal()]
+    rows = [row for row in rows if all(map(_is_number, row.values()))]  # a damaged line is no reason to stop
     return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
+
+
+def _is_number(text: str) -> bool:
+    """Whether a value of a table is one, or empty."""
+    try:
+        float(text or 0)
+    except ValueError:
+        return False
+    return True
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_q.envs import cores
-from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, spelled, try_lock
+from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, replace_file, spelled, try_lock
 from dr_q.report import read_results, write_results
 from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job
 from dr_q.sweep.progress import checkpoint_of, progress_of
@@ -176,7 +176,7 @@ class _Sweep:
         row.progress = progress_of(row.job)
         if ended.status == "finished":
             row.state, row.note = "finished", ""
-            collect([each.job for each in self._rows], self._out)
+            self._collect()
             self._board.show()
             self._board.say(f"{row.job.name}: finished")
         elif ended.status == "failed":
@@ -186,6 +186,13 @@ class _Sweep:
             row.state = "stopped"
         else:
             self._retry(row, "its worker was told to stop" if ended.status == "interrupted" else ended.why)
+
+    def _collect(self) -> None:
+        """Write the results so far; a run with a damaged file does not stop the others."""
+        try:
+            collect([row.job for row in self._rows], self._out)
+        except DamagedFileError as error:
+            self._board.say(f"{RESULTS_FILE} is not written: {error}")
 
     def _retry(self, row: Row, why: str) -> None:
         again, allowed = len(self._attempts[row.job.name]), self._options.retries
