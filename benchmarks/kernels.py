@@ -49,7 +49,7 @@ class Arguments:
     actions: int = 6
     """Numbers in an action."""
     pixels: bool = False
-    """Observe three pictures of 84 x 84 instead."""
+    """Observe three images of 84 x 84 instead."""
     preset: str = "dr.q"
     """Whose networks and batch."""
     capacity: int = 100_000

@@ -131,7 +131,7 @@ def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
         ([{"CPU": 8.0}, {"CPU": 4.0}], 2, {}, None, Share(2, 0, 2)),
         ([{"CPU": 2.0}], 6, {}, None, Share(1, 0, 1)),
         ([{"CPU": 8.0}], 2, {"cpus_per_job": 3.0}, None, Share(3, 0, 3)),
-        ([{"CPU": 2.0}], 2, {}, 4, Share(2, 0, 4)),  # gone on with on a smaller machine: the same threads
+        ([{"CPU": 2.0}], 2, {}, 4, Share(2, 0, 4)),  # continued on a smaller machine: the same threads
     ],
 )
 def test_each_job_gets_its_share(nodes, jobs, options, threads, share):
@@ -174,7 +174,7 @@ def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
 
 def test_progress_comes_from_the_folder(tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
-    assert progress_of(job) == ("new", 0, None, None, "", 0)
+    assert progress_of(job) == ("new", 0, None, None, 0)
     made_run(job, "running", 5_000, 3.0)
     found = progress_of(job)
     assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)
@@ -365,7 +365,7 @@ def test_without_a_terminal_an_evaluation_is_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(board, "say", said.append)
     for steps in (4_000, 5_000, 6_000, 9_000, 10_000):
         evaluated = steps // 5_000 * 5_000
-        row.progress = Progress("running", steps, float(evaluated) if evaluated else None, None, "", evaluated)
+        row.progress = Progress("running", steps, float(evaluated) if evaluated else None, None, evaluated)
         board.show()
     assert [line.partition(": ")[2] for line in said] == [
         "step 5,000 of 500,000, return 5000.0",

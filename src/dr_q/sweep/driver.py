@@ -233,7 +233,7 @@ def _ray(options: SweepOptions) -> Iterator[None]:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if options.address is None:
         with warnings.catch_warnings():
-            # Ray's processes start by fork and exec at once, which cannot meet a lock that jax's threads hold.
+            # A caller may have loaded jax, which warns of every fork; Ray's processes exec at once, so no lock is met.
             warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
             ray.init("local", num_cpus=cores(), include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
     else:

@@ -34,7 +34,7 @@ class Ended(NamedTuple):
     """How a job ended."""
 
     status: str
-    """finished, interrupted or failed."""
+    """finished, interrupted, failed, or lost: its worker died."""
     why: str = ""
     """One line, where it failed."""
 
@@ -48,7 +48,7 @@ def run_job(job: Job, share: Share, attempt: str) -> Ended:
             return _train(job)
     except KeyboardInterrupt:
         return Ended("interrupted")
-    except Exception as error:  # an environment may fail in any way, and the other jobs go on
+    except Exception as error:  # an environment may fail in any way, and the other jobs continue
         return Ended("failed", _one_line(error))
 
 
