@@ -7,7 +7,7 @@ from pathlib import Path
 import dr_q
 from dr_q.cli.options import argument, option, options_of
 from dr_q.cli.output import say
-from dr_q.training.settings import Execution
+from dr_q.settings import Execution
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -52,7 +52,7 @@ class Bench:
     def run(self) -> int:
         """Measure."""
         from dr_q.diagnostics.bench import bench
-        from dr_q.training.settings import make_settings
+        from dr_q.settings import make_settings
 
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring
