@@ -88,7 +88,7 @@ FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) not in 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_one_way(path):
     room = room_of(path)
-    assert room in MAY_IMPORT, f"a new room of the house: say in this test what {room} may import"
+    assert room in MAY_IMPORT, f"a new package: say in this test what {room} may import"
     for name in imported(path):
         library, *rest = name.split(".")
         assert library not in FORBIDDEN_LIBRARIES.get(room, set()), f"{room} must not import {library}"

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt8
 
+from dr_q.config import Activation
 from dr_q.networks.convolutions import conv_features
 from dr_q.networks.layers import MLP, Conv, Linear, pad_last, padded_input, padded_width, product
-from dr_q.networks.norm import ACTIVATIONS, Activation, normed
+from dr_q.networks.norm import ACTIVATIONS, normed
 from dr_q.spaces import Image, ObsSpec, Spaces, Vector
 
 _CONV_CHANNELS = 32
