@@ -46,7 +46,7 @@ lint: $(READY)   ## ruff and pyright
 bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the authors' agent
 	$(BIN)/python benchmarks/updates.py $(ARGS)
 
-results: $(READY)  ## tables and pictures of docs/results.md from results/
+results: $(READY)  ## tables and figures of docs/results.md from results/
 	$(BIN)/python results/make.py $(ARGS)
 
 docs-settings: $(READY)  ## the tables of docs/settings.md from the declared settings

@@ -121,7 +121,7 @@ def ready(arguments: Arguments) -> "Learner":
     print("compiling", file=sys.stderr, flush=True)
     seeds.compile()
     for step in range(2 * config.batch_size):
-        seeds.act(outcome(step), exploring=True)
+        seeds.act_randomly(outcome(step))
         seeds.actions()
         seeds.add()
     return seeds

@@ -17,7 +17,7 @@ from dr_q.cli.parse import Group, Help, parse, parse_command
 from dr_q.cli.training import Train
 from dr_q.config import Config, base_kind, settings_of
 from dr_q.kit import ConfigError
-from dr_q.training.settings import Execution, Settings
+from dr_q.settings import Execution, Settings
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dr_q.config import settings_of
 from dr_q.envs import suite_tasks
 from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
+from dr_q.settings import make_settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
 from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
@@ -22,7 +23,6 @@ from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
-from dr_q.training.settings import make_settings
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
 

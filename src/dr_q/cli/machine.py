@@ -9,7 +9,7 @@ import dr_q
 from dr_q.cli.options import argument, option, options_of
 from dr_q.cli.output import say
 from dr_q.config import Config
-from dr_q.training.settings import Execution, Settings
+from dr_q.settings import Execution, Settings
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -23,7 +23,7 @@ class Doctor:
     def run(self) -> int:
         """Examine."""
         from dr_q.diagnostics.doctor import examine, memory_plan
-        from dr_q.training.settings import make_settings
+        from dr_q.settings import make_settings
 
         for finding in examine():
             mark = "ok  " if finding.ok else "--  "
@@ -53,7 +53,7 @@ class Bench:
     def run(self) -> int:
         """Measure."""
         from dr_q.diagnostics.bench import bench
-        from dr_q.training.settings import make_settings
+        from dr_q.settings import make_settings
 
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring

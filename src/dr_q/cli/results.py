@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import print_table, say_what_is_left_out
-from dr_q.config import PRESETS, preset
 from dr_q.kit import ConfigError
-from dr_q.training.settings import EVAL_EPISODES, EVAL_EVERY
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -186,19 +184,7 @@ class Report:
         results = read_results(self.sources)
         runs = labelled_runs(self.sources)
         say_what_is_left_out(self.sources)
-        report = build_report(results, runs, _preset_settings, say, self.base)
+        report = build_report(results, runs, say, self.base)
         page = write_report(report, results, self.out, say)
         print(page)
         return 0
-
-
-def _preset_settings(settings: dict[str, Any]) -> dict[str, Any] | None:
-    """What a run's settings would be by its preset alone; None for a preset that this version does not have."""
-    if settings["preset"] not in PRESETS:
-        return None
-    from dr_q.envs import known_tasks
-
-    known = known_tasks().get(settings["task"])
-    steps = known.agent_steps if known else settings.get("steps")
-    usual = {"steps": steps, "eval_every": EVAL_EVERY, "eval_episodes": EVAL_EPISODES, "noise_dims": 0}
-    return {**dataclasses.asdict(preset(settings["preset"])), **usual}

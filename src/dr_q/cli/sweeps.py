@@ -11,8 +11,8 @@ from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
 from dr_q.config import Config
 from dr_q.kit.errors import FAILURE
+from dr_q.settings import Settings
 from dr_q.sweep.spec import SCHEDULE, SEEDS, SweepOptions
-from dr_q.training.settings import Settings
 
 
 @dataclasses.dataclass(kw_only=True)

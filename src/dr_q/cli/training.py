@@ -6,7 +6,7 @@ from typing import Any
 
 from dr_q.cli.options import argument, option, options_of
 from dr_q.config import Config
-from dr_q.training.settings import Execution, Settings
+from dr_q.settings import Execution, Settings
 
 
 @dataclasses.dataclass(kw_only=True)

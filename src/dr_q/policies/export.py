@@ -21,6 +21,7 @@ from dr_q.run_folder import (
     spaces_of,
     write_policies,
 )
+from dr_q.settings import callable_name
 from dr_q.spaces import Image
 
 Precision = Literal["float16", "float32"]
@@ -48,7 +49,7 @@ def export_policy(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunFolderError(f"{out} is not empty; choose another --out, a new or empty folder")
     record = policy_record(path)
-    if episodes and record["task"].startswith("callable:"):
+    if episodes and callable_name(record["task"]):
         raise ConfigError(
             f"{record['task']} can only be made by your own code, so it cannot be evaluated here; add --episodes 0"
         )
@@ -129,7 +130,7 @@ def _card(
         *_use(record),
         "```",
     ]
-    if not task.startswith("callable:"):
+    if not callable_name(task):
         lines.append("`dr-q eval THIS_FOLDER` plays episodes, `dr-q video THIS_FOLDER` records one.")
     if training:
         lines += [

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from dr_q.kit import RunFolderError, try_lock
 from dr_q.run_folder import is_run, read_run_json
+from dr_q.settings import Settings
 from dr_q.sweep.spec import Job
-from dr_q.training.settings import Settings
 
 _PATIENCE = 60.0
 """Seconds to wait for a process that trained the same run and is about to end."""

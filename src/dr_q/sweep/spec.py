@@ -16,7 +16,7 @@ from dr_q.config import PRESETS, check_settings, current_names, preset, setting
 from dr_q.envs import canonical, known_tasks, make_env, suite_tasks, suites
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
 from dr_q.paper import paper_tasks
-from dr_q.training.settings import Settings, make_settings
+from dr_q.settings import Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"

@@ -7,15 +7,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dr_q.settings import Settings, make_settings
     from dr_q.training.api import train
     from dr_q.training.loop import Options, TrainResult
-    from dr_q.training.settings import Settings, make_settings
 
 _HOME = {
     "Options": "dr_q.training.loop",
-    "Settings": "dr_q.training.settings",
+    "Settings": "dr_q.settings",
     "TrainResult": "dr_q.training.loop",
-    "make_settings": "dr_q.training.settings",
+    "make_settings": "dr_q.settings",
     "train": "dr_q.training.api",
 }
 
