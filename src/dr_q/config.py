@@ -416,7 +416,7 @@ def config_from_json(config: Mapping[str, Any] | None) -> Config:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    return Config(**config)
+    return Config(**{name: plain_value(value) for name, value in config.items()})
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dr_q.cli.parse import Group
 from dr_q.config import Config
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Settings
-from dr_q.sweep.spec import SCHEDULE, SEEDS, SweepOptions
+from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -26,7 +26,7 @@ class _Jobs:
         above=0, otherwise="measured by its own runs, or else on an H200",
     )  # fmt: skip
     jobs: dict[str, Any] = options_of(SweepOptions)
-    run_settings: dict[str, Any] = options_of(Settings, "seeds", *SCHEDULE, seeds=SEEDS)
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", *RUN_OPTIONS, seeds=SEEDS)
     algorithm: dict[str, Any] = options_of(Config, by_preset=True)
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from dr_q.kit import ConfigError
-from dr_q.sweep.spec import SCHEDULE, SweepOptions, SweepSpec, check_folder, check_tasks
+from dr_q.sweep.spec import RUN_OPTIONS, SweepOptions, SweepSpec, check_folder, check_tasks
 
 _SCRIPT = """\
 #!/bin/bash
@@ -118,7 +118,7 @@ def sweep_arguments(spec: SweepSpec, out: Path, options: SweepOptions) -> list[s
         "presets": spec.presets,
         "seeds": spec.seeds,
         "out": out,
-        **{name: getattr(spec, name) for name in SCHEDULE},
+        **{name: getattr(spec, name) for name in RUN_OPTIONS},
         "noise_dims": spec.noise_dims,
         **dataclasses.asdict(options),
         **spec.changes,

@@ -16,14 +16,14 @@ from dr_q.config import PRESETS, check_settings, current_names, preset, setting
 from dr_q.envs import canonical, known_tasks, make_env, suite_tasks, suites
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
 from dr_q.paper import paper_tasks
-from dr_q.settings import Settings, make_settings
+from dr_q.settings import SCHEDULE, Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
 LOCK_FILE = "sweep.lock"
 SEEDS = 10
 """The paper's."""
-SCHEDULE = ("steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
+RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
 """What a sweep may set of a run's `Settings`, besides seeds and noise."""
 _JOBS = "Jobs"
 
@@ -64,7 +64,7 @@ class SweepSpec:
 
     def settings(self, task: str, preset_name: str) -> Settings:
         """Those of one run."""
-        schedule = {name: getattr(self, name) for name in SCHEDULE if getattr(self, name) is not None}
+        schedule = {name: getattr(self, name) for name in RUN_OPTIONS if getattr(self, name) is not None}
         return make_settings(
             task,
             preset_name=preset_name,
