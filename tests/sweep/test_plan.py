@@ -21,7 +21,7 @@ from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
 from dr_q.sweep.job import Ended, Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
-from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
+from dr_q.sweep.spec import RUN_OPTIONS, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
@@ -163,11 +163,11 @@ def made_run(job, status: str, steps: int, milliseconds: float | None = None) ->
 def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
     own = make_settings("dmc/cheetah-run")
     default = CHEETAH.settings("dmc/cheetah-run", "dr.q")
-    assert [getattr(default, name) for name in SCHEDULE] == [getattr(own, name) for name in SCHEDULE]
-    given = dict(zip(SCHEDULE, (10, 11, 12, 13, 14), strict=True))
+    assert [getattr(default, name) for name in RUN_OPTIONS] == [getattr(own, name) for name in RUN_OPTIONS]
+    given = dict(zip(RUN_OPTIONS, (10, 11, 12, 13, 14), strict=True))
     spec = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2, **given)
     settings = spec.settings("dmc/cheetah-run", "dr.q")
-    assert {name: getattr(settings, name) for name in SCHEDULE} == given
+    assert {name: getattr(settings, name) for name in RUN_OPTIONS} == given
     line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
     assert "--steps 10 --eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
 
