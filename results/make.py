@@ -234,11 +234,9 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
         if not {r.task for r in sides[0]} & {r.task for r in sides[1]}:
             continue
         for row in compare(sides[0], sides[1], (COMPARED, AUTHORS)).tasks:
-            if min(row.seeds) >= FEWEST_SEEDS:
-                (a, b), (a_sd, b_sd), (a_seeds, b_seeds) = row.means, row.deviations, row.seeds
-                rows.append(
-                    Compared(row.task, steps, a, a_sd, a_seeds, b, b_sd, b_seeds, *row.difference, row.p, row.p_holm)
-                )
+            if row.fewest_seeds >= FEWEST_SEEDS:
+                a, b = row.samples
+                rows.append(Compared(row.task, steps, *a, *b, *row.difference, row.p, row.p_holm))
     return rows
 
 
@@ -452,11 +450,11 @@ def ablation_rows(results: list[Result], compared: list[Compared]) -> Iterator[t
     for task, preset in sorted({(r.task, r.preset) for r in results if r.preset != COMPARED}):
         if whole[task]:
             less = [r for r in results if (r.task, r.preset) == (task, preset)]
-            with contextlib.suppress(ValueError):  # no step that all seeds of both have
+            with contextlib.suppress(ConfigError):  # no step that all seeds of both have
                 found += [(preset, row) for row in compare(less, whole[task], (preset, COMPARED)).tasks]
-    found = [(preset, row) for preset, row in found if min(row.seeds) >= FEWEST_SEEDS]
+    found = [(preset, row) for preset, row in found if row.fewest_seeds >= FEWEST_SEEDS]
     for (preset, _), row in zip(found, holm_corrected([row for _, row in found]), strict=True):
-        less, full = (Sample(*side) for side in zip(row.means, row.deviations, row.seeds, strict=True))
+        less, full = row.samples
         authors = theirs.get((row.task, row.agent_steps))
         yield (
             f"`{row.task}`",

@@ -82,8 +82,7 @@ class Compare:
         tasks = [row.task for row in found.tasks]
         sentences = [*found.sentences(), *other_differences((self.first, self.second), tasks)]
         if self.json:
-            record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
-            record |= {"sentences": sentences}
+            record = {**found._asdict(), "tasks": list(map(_as_record, found.tasks)), "sentences": sentences}
             print(json.dumps(_without_nan(record), indent=1))
             return 0
         columns = (
@@ -104,14 +103,19 @@ class Compare:
         return 0
 
 
+def _as_record(row: Any) -> dict[str, Any]:
+    """A task's numbers as JSON has them."""
+    return {**row._asdict(), "samples": [of._asdict() for of in row.samples], "verdict": row.verdict}
+
+
 def _compared(row: Any) -> tuple[str, ...]:
     """A task's line of the comparison."""
     gap = row.difference
     return (
         row.task,
         f"{row.agent_steps:,}",
-        f"{row.seeds[0]}, {row.seeds[1]}",
-        *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
+        ", ".join(str(of.seeds) for of in row.samples),
+        *map(_mean_and_deviation, row.samples),
         f"{gap.value:+.4g}",
         "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
         *(_chance(p) for p in (row.p, row.p_holm)),
@@ -126,8 +130,8 @@ def _chance(p: float) -> str:
     return f"{p:.3f}" if p >= 0.0005 else "<0.001"
 
 
-def _mean_and_deviation(mean: float, deviation: float) -> str:
-    return f"{mean:.4g}" if math.isnan(deviation) else f"{mean:.4g} +- {deviation:.4g}"
+def _mean_and_deviation(of: Any) -> str:
+    return f"{of.mean:.4g}" if math.isnan(of.deviation) else f"{of.mean:.4g} +- {of.deviation:.4g}"
 
 
 def _shorter(first: str, second: str) -> list[str]:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.statistics import FEWEST_SEEDS, Estimate, mean
+from dr_q.report.numbers import with_interval
+from dr_q.report.statistics import FEWEST_SEEDS, MeanCurve, mean, mean_curve
 from dr_q.report.style import style
+from dr_q.report.verdicts import DifferenceVerdict, interval_verdict
 
 _COLUMNS = 4
 _GREY = "0.35"
@@ -20,6 +22,12 @@ _POINTS = 20_000
 """Dots of a scatter at most; beyond, they only hide each other."""
 _PARTS = 25
 """Of a scatter's ages, whose quantiles are drawn."""
+_DIRECTION: dict[DifferenceVerdict, str] = {
+    "above": "it rises",
+    "below": "it falls",
+    "no significant difference": "no change is seen",
+    "too few seeds": f"with fewer than {FEWEST_SEEDS} seeds, not decidable",
+}
 _THIN = {"color": "black", "linewidth": 1, "linestyle": (0, (3, 1.5))}
 
 
@@ -115,18 +123,8 @@ class Information(NamedTuple):
             more = "keep more with --keep-checkpoints"
             return f"{begin}one checkpoint, at {steps[0]:,} steps: nothing can be said of a change; {more}"
         gap = mean([found[steps[-1], seed] - found[steps[0], seed] for seed in seeds])
-        change = f"the information bound changes by {gap.value:+.3f} nats"
-        if not math.isnan(gap.low):
-            change += f" [{gap.low:+.3f}, {gap.high:+.3f}]"
-        return f"{begin}{change} from {steps[0]:,} to {steps[-1]:,} steps: {_direction(gap)}."
-
-
-def _direction(gap: Estimate) -> str:
-    if math.isnan(gap.low):
-        return f"with fewer than {FEWEST_SEEDS} seeds, not decidable"
-    if gap.low > 0:
-        return "it rises"
-    return "it falls" if gap.high < 0 else "no change is seen"
+        change = f"the information bound changes by {with_interval(gap, '+.3f')} nats"
+        return f"{begin}{change} from {steps[0]:,} to {steps[-1]:,} steps: {_DIRECTION[interval_verdict(gap)]}."
 
 
 def draw_embeddings(found: Sequence[Embedding], colour: str, path: Path) -> None:
@@ -321,8 +319,9 @@ def draw_information(found: Sequence[Information], path: Path, note: str) -> Non
                 panel.set_title(plain_text(task), fontsize=8.5, loc="left", pad=4)
             else:
                 panel.set_yscale("log")
-                values = np.concatenate([_means(run, name) for run in found if run.origin.task == task])
-                panel.set_ylim(values.min() / 2, max(panel.get_ylim()[1], values.max() * 1.5))
+                curves = [_curve(run, name) for run in found if run.origin.task == task]
+                values = [value.value for curve in curves for value in curve.values]
+                panel.set_ylim(min(values) / 2, max(panel.get_ylim()[1], max(values) * 1.5))
                 panel.tick_params(axis="y", which="minor", labelsize=7)
             if column == 0:
                 panel.set_ylabel(label, fontsize=8)
@@ -336,10 +335,8 @@ def draw_information(found: Sequence[Information], path: Path, note: str) -> Non
 
 
 def _line(panel: Any, run: Information, name: str, index: int) -> None:
-    look = style(index)
-    steps = sorted({m.agent_steps for m in run.measures})
-    by_step = [[getattr(m, name) for m in run.measures if m.agent_steps == step] for step in steps]
-    middle, low, high = zip(*(mean(values) for values in by_step), strict=True)
+    look, curve = style(index), _curve(run, name)
+    steps, (middle, low, high) = curve.steps, zip(*curve.values, strict=True)
     panel.plot(steps, middle, linewidth=1.5, markersize=4.5, **look)
     if not math.isnan(low[0]):
         if name != "information":
@@ -352,9 +349,12 @@ def _line(panel: Any, run: Information, name: str, index: int) -> None:
         panel.plot(*zip(*seen, strict=True), markersize=4.5, **{**look, "linestyle": "", "markerfacecolor": "white"})
 
 
-def _means(run: Information, name: str) -> np.ndarray:
-    steps = sorted({m.agent_steps for m in run.measures})
-    return np.array([np.mean([getattr(m, name) for m in run.measures if m.agent_steps == s]) for s in steps])
+def _curve(run: Information, name: str) -> MeanCurve:
+    """One quantity over checkpoints, which all seeds share."""
+    by_seed: dict[int, dict[int, float]] = {}
+    for m in run.measures:
+        by_seed.setdefault(m.seed, {})[m.agent_steps] = getattr(m, name)
+    return mean_curve(by_seed)
 
 
 def _held_out(run: Information, step: int) -> bool:

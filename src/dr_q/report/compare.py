@@ -1,7 +1,6 @@
 """Two sets of results against each other."""
 
 import math
-import statistics
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +11,17 @@ from dr_q.report.results import Result, labelled_runs
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
-    difference,
+    Sample,
+    by_seed,
+    common_steps,
     difference_p,
-    final_scores,
     holm,
     improvement,
     normalised,
     overall,
+    sample,
+    sample_difference,
+    scores_at,
 )
 from dr_q.report.verdicts import DifferenceVerdict, difference_verdict, interval_verdict
 
@@ -28,10 +31,7 @@ class TaskComparison(NamedTuple):
 
     task: str
     agent_steps: int
-    seeds: tuple[int, int]
-    means: tuple[float, float]
-    deviations: tuple[float, float]
-    """Standard deviations over seeds; nan of one."""
+    samples: tuple[Sample, Sample]
     difference: Estimate
     """First minus second."""
     improvement: float
@@ -40,6 +40,11 @@ class TaskComparison(NamedTuple):
     """By Welch's test; nan of too few seeds."""
     p_holm: float
     """Holm-corrected for the number of tasks that are compared; nan of too few seeds."""
+
+    @property
+    def fewest_seeds(self) -> int:
+        """Of the side that has fewer."""
+        return min(of.seeds for of in self.samples)
 
     @property
     def verdict(self) -> DifferenceVerdict:
@@ -106,17 +111,15 @@ def compare(
     tasks_of = [{result.task for result in results} for results in (first, second)]
     rows, sides = [], ({}, {})
     for task in sorted(tasks_of[0] & tasks_of[1]):
-        mine = [[result for result in results if result.task == task] for results in (first, second)]
-        step = _last_common_step(mine[0], mine[1], at)
-        if step is None:
+        mine = [by_seed(result for result in results if result.task == task) for results in (first, second)]
+        steps = common_steps([points for curves in mine for points in curves.values()], at)
+        if not steps:
             continue
-        a, b = (final_scores([r for r in results if r.agent_steps == step])[0][task] for results in mine)
-        sides[0][task], sides[1][task] = a, b
-        means = (statistics.mean(a.values()), statistics.mean(b.values()))
-        deviations = (_deviation(a.values()), _deviation(b.values()))
-        gap, chance = difference(a.values(), b.values()), improvement(a.values(), b.values())
-        p = difference_p(a.values(), b.values())
-        rows.append(TaskComparison(task, step, (len(a), len(b)), means, deviations, gap, chance, p, math.nan))
+        sides[0][task], sides[1][task] = (scores_at(curves, steps[-1]) for curves in mine)
+        a, b = sides[0][task].values(), sides[1][task].values()
+        samples = (sample(a), sample(b))
+        gap, chance, p = sample_difference(*samples), improvement(a, b), difference_p(a, b)
+        rows.append(TaskComparison(task, steps[-1], samples, gap, chance, p, math.nan))
     if not rows:
         raise ConfigError(
             f"{names[0]} and {names[1]} have no task in common at a step that all their seeds were evaluated at; "
@@ -140,19 +143,6 @@ def holm_corrected(rows: Sequence[TaskComparison]) -> list[TaskComparison]:
 def holm_note(tested: int) -> str:
     """What is said of p-values that were corrected for a number of tasks; one alone needs no correction."""
     return f"p-values are Holm-corrected for {count(tested, 'task')}" if tested > 1 else ""
-
-
-def _deviation(values: Collection[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else math.nan
-
-
-def _last_common_step(first: list[Result], second: list[Result], at: int | None) -> int | None:
-    steps: dict[tuple[int, int], set[int]] = {}
-    for side, results in enumerate((first, second)):
-        for result in results:
-            steps.setdefault((side, result.seed), set()).add(result.agent_steps)
-    common = {step for step in set.intersection(*steps.values()) if at is None or step <= at}
-    return max(common) if common else None
 
 
 def _paper_tasks_in(rows: list[TaskComparison]) -> int:

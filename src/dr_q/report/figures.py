@@ -1,14 +1,16 @@
 """A report's figures: the page's charts as PNG files, legible without colour. They are drawn from the model."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
+from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.model import OTHER, STATISTICS, Curve, Report, Task
+from dr_q.report.results import Result
 from dr_q.report.series import Series, ours, paper, series_of
-from dr_q.report.statistics import Estimate
+from dr_q.report.statistics import Estimate, MeanCurve
 from dr_q.report.style import style
 from dr_q.report.wording import how_early, mean_label, suite_title
 
@@ -17,6 +19,8 @@ _LEGEND = 6
 """Entries of a legend in one row, at most."""
 _LEGEND_ROW = 0.18
 """Its height in inches."""
+_LEGEND_ENTRY = 1.9
+"""The width in inches of one entry, a preset with its seeds."""
 _GREY = "0.35"
 _TALL = 34
 """Rows of one column of a dot plot."""
@@ -207,6 +211,69 @@ def ablation_figure(report: Report, path: Path) -> None:
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
     save_figure(figure, _titled(report, "Normalised score of every preset, 95% interval"), path)
+
+
+def draw_claims(
+    results: Sequence[Result], presets: Sequence[str], judged: Sequence[Judgement], title: str, path: Path
+) -> None:
+    """Learning curves of every task judged, a line for each preset; under each panel what is seen."""
+    from matplotlib.lines import Line2D
+
+    known = {result.task for result in results}
+    tasks = [task for task in dict.fromkeys(j.task for j in judged) if task in known]
+    columns = min(_COLUMNS, len(tasks))
+    rows = math.ceil(len(tasks) / columns)
+    figure, panels = new_figure(max(5.6, 3.3 * columns), 3.1 * rows + 0.9, rows, columns, len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for index, preset in enumerate(presets):
+            found = preset_curve(results, task, preset)
+            if found.steps:
+                _claim_line(panel, found, index)
+        panel.set_title(plain_text(task), fontsize=8.5, loc="left", pad=4)
+        said = [f"{j.says}: {j.seen}" for j in judged if j.task == task]
+        panel.set_xlabel("\n".join(["agent steps", *map(plain_text, said)]), fontsize=7)
+        panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
+        panel.locator_params(axis="x", nbins=5)
+        panel.set_xlim(left=0)
+    for row in range(rows):
+        panels[row * columns].set_ylabel("return", fontsize=8)
+    handles = [
+        Line2D(
+            [],
+            [],
+            linewidth=1.5,
+            markersize=4.5,
+            label=plain_text(f"{name} ({_seed_counts(results, name)})"),
+            **style(i),
+        )
+        for i, name in enumerate(presets)
+    ]
+    fitting = max(1, int(figure.get_figwidth() / _LEGEND_ENTRY))
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), frameon=False, fontsize=8
+    )
+    save_figure(figure, title, path)
+
+
+def _claim_line(panel: Any, curve: MeanCurve, index: int) -> None:
+    look, steps = style(index), curve.steps
+    middle, low, high = zip(*curve.values, strict=True)
+    every = max(1, len(steps) // 6)
+    panel.plot(steps, middle, linewidth=1.5, markersize=4.2, markevery=(index % every, every), **look)
+    if not math.isnan(low[-1]):
+        panel.fill_between(steps, low, high, color=look["color"], alpha=0.13, linewidth=0)
+        for edge in (low, high):
+            panel.plot(steps, edge, linewidth=0.5, color=look["color"], linestyle=look["linestyle"], alpha=0.7)
+
+
+def _seed_counts(results: Iterable[Result], preset: str) -> str:
+    by_task: dict[str, set[int]] = {}
+    for result in results:
+        if result.preset == preset:
+            by_task.setdefault(result.task, set()).add(result.seed)
+    counts = sorted({len(seeds) for seeds in by_task.values()}) or [0]
+    text = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{text} seed{'' if counts == [1] else 's'}"
 
 
 FIGURES: dict[str, Callable[[Report, Path], None]] = {

@@ -15,9 +15,9 @@ from dr_q.paper import Published
 from dr_q.report.model import Report
 from dr_q.report.numbers import significant
 from dr_q.report.series import series_of
-from dr_q.report.statistics import CONFIDENCE, FEWEST_SEEDS, REPETITIONS, Estimate
+from dr_q.report.statistics import FEWEST_SEEDS, REPETITIONS, Estimate
 from dr_q.report.tables import Cell, Row, Table, VerdictCell, tables_of
-from dr_q.report.verdicts import PUBLISHED_SEEDS
+from dr_q.report.verdicts import PUBLISHED_SEEDS, SIGNIFICANT
 from dr_q.report.wording import facts, findings, suite_title, warnings
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
@@ -77,10 +77,10 @@ def data(report: Report) -> dict[str, Any]:
         "suites": [{"name": name, "title": suite_title(name)} for name in report.suites],
         "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
-        "confidence": CONFIDENCE,
         "repetitions": REPETITIONS,
         "fewestSeeds": FEWEST_SEEDS,
         "verdictSeeds": PUBLISHED_SEEDS,
+        "significant": SIGNIFICANT,
         "tasks": [
             {**task._asdict(), "published": {name: _triple(cell) for name, cell in task.published.items()}}
             for task in report.tasks

@@ -485,7 +485,7 @@ def _comparisons(suites: list[str], presets: list[str], base: str, results: list
                 continue
             try:
                 pair = compare(sides[suite, preset], sides[suite, base], (preset, base))
-            except ValueError:  # no task in common
+            except ConfigError:  # no task in common
                 continue
             found.append(PresetComparison(suite, preset, pair))
     return _corrected_over_suites(found)

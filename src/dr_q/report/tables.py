@@ -255,9 +255,10 @@ def ablation_table(report: Report) -> Table:
     rows = []
     for suite, preset, pair in report.comparisons:
         for row in pair.tasks:
-            seeds = f"{row.seeds[0]} and {row.seeds[1]}"
+            first, second = row.samples
             p = None if math.isnan(row.p_holm) else row.p_holm
-            cells: list[Cell] = [row.task, preset, row.agent_steps, seeds, *row.means, row.difference]
+            cells: list[Cell] = [row.task, preset, row.agent_steps, f"{first.seeds} and {second.seeds}"]
+            cells += [first.mean, second.mean, row.difference]
             rows.append(Row([*cells, p, row.verdict, row.improvement], suite, row.task, ours(preset)))
     rows.sort(key=lambda row: task_order(row.task))
     notes = [

@@ -29,13 +29,23 @@ def difference_verdict(difference: float, p_holm: float) -> DifferenceVerdict:
     return "above" if difference > 0 else "below"
 
 
-def interval_verdict(difference: Estimate) -> DifferenceVerdict:
-    """The rule for a single difference, such as a mean over all tasks: its 95% interval excludes 0, or does not."""
+def interval_verdict(difference: Estimate, margin: float = 0.0) -> DifferenceVerdict:
+    """The rule for a single difference, such as a mean over all tasks: its 95% interval excludes 0, or does not.
+
+    Args:
+        difference: with its interval.
+        margin: what is called little; the interval must lie beyond it.
+    """
     if math.isnan(difference.low):
         return "too few seeds"
-    if difference.low <= 0 <= difference.high:
+    if difference.low <= margin and difference.high >= -margin:
         return "no significant difference"
-    return "above" if difference.value > 0 else "below"
+    return "above" if difference.low > margin else "below"
+
+
+def is_little(difference: Estimate, margin: float) -> bool:
+    """Whether the whole 95% interval of a difference lies within a margin; without an interval it is not known to."""
+    return -margin <= difference.low and difference.high <= margin
 
 
 class PublishedVerdict(NamedTuple):

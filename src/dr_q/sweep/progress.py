@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dr_q.kit import DamagedFileError
+from dr_q.report.statistics import sample
 from dr_q.run_folder import checkpoint_steps, is_run, last_evaluations, last_metrics, read_run_json
 from dr_q.sweep.spec import Job
 
@@ -43,7 +44,7 @@ def progress_of(job: Job) -> Progress:
     return Progress(
         info["status"],
         info["agent_steps"] if info["status"] == "finished" else max(steps),
-        sum(scores) / len(scores) if scores else None,
+        sample(scores).mean if scores else None,
         _rate(metrics[-1], len(info["seeds"])) if metrics else None,
         info["versions"].get("device", ""),
         int(evaluations[-1]["agent_steps"]) if evaluations else 0,
