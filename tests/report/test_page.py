@@ -147,6 +147,10 @@ def test_a_part_of_a_suite_is_compared_with_the_same_part_of_the_paper(small):
     assert theirs.mean is not None
     assert theirs.mean[0] == pytest.approx(expected)
     assert theirs.iqm is None, "an IQM cannot be had from means"
+    rows = rows_of(csv_text(table_of(small, "aggregates")))
+    (row,) = [row for row in rows if (row["suite"], row["scores of"]) == ("DMC easy", "DR.Q")]
+    assert (row["from"], row["tasks"], row["IQM"]) == ("published, same tasks", "2", "")
+    assert float(row["Mean"]) == pytest.approx(expected)
     shown = table_of(small, "scores-dmc-easy")
     footer = {row["task"]: row for row in rows_of(csv_text(shown)) if " of " in row["task"]}
     assert set(footer) == {"Mean of all 21", "Median of all 21", "IQM of all 21", "Mean of the 2 with runs"}
@@ -174,7 +178,18 @@ def test_the_comparison_has_everyones_mean_of_the_same_tasks(tmp_path):
 def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):
     pairs = [(found.suite, *found.pair.names) for found in small.comparisons]
     assert pairs == [(s, p, "dr.q") for s in ("gym", "dmc-easy") for p in ("mr.q", "no-infonce")]
-    assert len(table_of(small, "improvement").rows) == 4
+    improved = rows_of(csv_text(table_of(small, "improvement")))
+    assert len(improved) == 4
+    ant = small.comparisons[0].pair
+    first = improved[0]
+    assert (first["suite"], first["preset"], first["compared with"], first["tasks"]) == (
+        "Gym MuJoCo",
+        "mr.q",
+        "dr.q",
+        "1",
+    )
+    assert float(first["difference, normalised"]) == pytest.approx(ant.difference.value, rel=1e-5)
+    assert float(first["probability of improvement"]) == pytest.approx(ant.tasks[0].improvement, rel=1e-5)
     assert len(table_of(small, "ablations").rows) == 6
     assert {found.preset for found in small.profiles} == {"dr.q", "mr.q", "no-infonce"}
     for found in small.profiles:
@@ -220,6 +235,24 @@ def test_the_csv_files_have_the_pages_numbers(small):
                     assert row[name] == cell["verdict"]
                 else:
                     assert row[name] == ("" if cell is None else str(cell))
+
+
+def test_the_pages_charts_get_the_models_numbers(small):
+    found = data(small)
+    for final, given in zip(small.finals, found["finals"], strict=True):
+        unit = final.normalised and pytest.approx(final.normalised, rel=1e-5)
+        assert (given["task"], given["series"]) == (final.task, f"ours {final.preset}")
+        assert given["normalised"] == unit
+        assert (given["verdict"] or {}).get("verdict") == (final.verdict.what if final.published else None)
+    for part, given in zip(small.aggregates, found["aggregates"], strict=True):
+        assert (given["values"]["IQM"] is None) == (part.iqm is None)
+        assert given["values"]["Mean"][0] == pytest.approx(part.mean.value if part.ours else part.mean[0], rel=1e-5)
+    assert {given["about"] for given in found["aggregates"] if given["series"] == "paper DR.Q"} == {
+        "DR.Q, published, same tasks, 1 task",
+        "DR.Q, published, same tasks, 2 tasks",
+    }
+    chances = [one.pair.improvement.value for one in small.comparisons]
+    assert [given["value"][0] for given in found["improvements"]] == pytest.approx(chances, rel=1e-5)
 
 
 def test_numbers_are_shown_like_the_papers():

@@ -19,17 +19,9 @@ from dr_q.report.numbers import count
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
 from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import how_early, mean_label, setting_text, some, suite_title, why
+from dr_q.report.wording import aggregate_source, how_early, mean_label, setting_text, some, suite_title
 
-
-class VerdictCell(NamedTuple):
-    """A verdict, and the figures behind it."""
-
-    what: str
-    why: str
-
-
-Cell = str | int | float | Estimate | Published | VerdictCell | None
+Cell = str | int | float | Estimate | Published | PublishedVerdict | None
 
 
 class Column(NamedTuple):
@@ -103,7 +95,7 @@ def score_table(report: Report, suite: str) -> Table:
         for preset, final in zip(mine, own, strict=True):
             cells.append(final.estimate if final else None)
             if counterpart(preset) in theirs:
-                cells.append(_verdict(final.verdict) if final else None)
+                cells.append(final.verdict if final else None)
         cells += [published_score(name, algorithm) for algorithm in theirs]
         rows.append(Row(cells, suite, name, has_runs=any(own)))
     seeds = [_seed_range(preset, [final for final in here if final.preset == preset]) for preset in mine]
@@ -120,10 +112,6 @@ def score_table(report: Report, suite: str) -> Table:
     title = f"{suite_title(suite)}: {'' if early else 'final '}scores"
     title += ("" if suite == OTHER else " compared with the paper's") + (f" ({early})" if early else "")
     return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
-
-
-def _verdict(verdict: PublishedVerdict) -> VerdictCell:
-    return VerdictCell(verdict.what, why(verdict))
 
 
 def _seed_range(preset: str, finals: list[Final]) -> str:
@@ -175,8 +163,7 @@ def finals_table(report: Report) -> Table:
     rows = []
     for final in report.finals:
         cells: list[Cell] = [final.task, final.preset, final.step, final.budget, len(final.scores), final.estimate]
-        said = _verdict(final.verdict) if final.published else None
-        cells += [final.normalised, final.published, said]
+        cells += [final.normalised, final.published, final.verdict if final.published else None]
         rows.append(Row(cells, final.suite, final.task, ours(final.preset)))
     return Table("finals", "Final scores and verdicts", columns, rows, [], [], "")
 
@@ -194,9 +181,8 @@ def aggregate_table(report: Report) -> Table:
     ]
     rows = []
     for found in report.aggregates:
-        source = "runs" if found.ours else "published" if found.complete else "published, same tasks"
-        cells: list[Cell] = [suite_title(found.suite), found.name, source, found.tasks, found.at_budget, found.seeds]
-        cells += [found.mean, found.median, found.iqm]
+        cells: list[Cell] = [suite_title(found.suite), found.name, aggregate_source(found), found.tasks]
+        cells += [found.at_budget, found.seeds, found.mean, found.median, found.iqm]
         rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
     notes = [
         "Over all tasks of a suite the paper's aggregates are as published. Over some of its tasks they are computed "
@@ -333,4 +319,4 @@ def versions_table(report: Report) -> Table:
     return Table("versions", "Versions", columns, rows, [], [], missing)
 
 
-__all__ = ["Cell", "Column", "Row", "Table", "VerdictCell", "tables_of"]
+__all__ = ["Cell", "Column", "Row", "Table", "tables_of"]

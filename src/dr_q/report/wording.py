@@ -5,7 +5,7 @@ from typing import Any
 
 from dr_q.paper import paper_tasks
 from dr_q.report.compare import holm_note
-from dr_q.report.model import OTHER, Final, Report, SuiteMeans, VerdictCounts, budget_shares
+from dr_q.report.model import OTHER, Final, Report, SuiteAggregate, SuiteMeans, VerdictCounts, budget_shares
 from dr_q.report.numbers import count
 from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
 
@@ -90,6 +90,11 @@ def why(verdict: PublishedVerdict) -> str:
     if verdict.overlap is not None:
         text += f"; the two intervals {'overlap' if verdict.overlap else 'do not overlap'}"
     return text
+
+
+def aggregate_source(found: SuiteAggregate) -> str:
+    """What an aggregate is computed from."""
+    return "runs" if found.ours else "published" if found.complete else "published, same tasks"
 
 
 def mean_label(means: SuiteMeans) -> str:
