@@ -43,7 +43,7 @@ from dr_q.report.statistics import (
 from dr_q.report.style import style
 from dr_q.report.table_files import markdown_table
 from dr_q.report.verdicts import difference_verdict
-from dr_q.run_folder import RunRecord, find_runs, read_run, run_timing
+from dr_q.run_folder import RunRecord, find_runs, read_run, run_timing, seed_steps_per_s
 from dr_q.sweep.estimate import expected_rate, nearest
 
 HERE = Path(__file__).parent
@@ -282,8 +282,7 @@ def read_comparison() -> list[Compared]:
 
 def rate_of(run: RunRecord) -> float | None:
     """Seed-steps/s of the steps that the run logged, exploration apart."""
-    milliseconds = sum(run_timing(run.folder).values())
-    return 1000 * len(run.info["seeds"]) / milliseconds if milliseconds else None
+    return seed_steps_per_s(run_timing(run.folder).values(), len(run.info["seeds"]))
 
 
 # Tables.

@@ -15,7 +15,7 @@ import dr_q
 from dr_q.cli import main
 from dr_q.config import PRESETS
 from dr_q.envs import suite_tasks
-from dr_q.paper import paper_tasks
+from dr_q.paper import SUITES, paper_tasks
 from dr_q.report import Result, write_results
 from dr_q.report.analyses import AgeBucket, Origin, Priorities
 from dr_q.report.claims import Claim, claims_on, judge, judge_published
@@ -54,6 +54,7 @@ def test_every_experiment_can_be_planned():
             assert set(claim.tasks) <= set(planned.tasks)
         assert experiment.claims or experiment.ends_in != "curves"
     assert len(experiments.plan(experiments.find("main")).tasks) == 73
+    assert set(experiments._TABLES) == set(SUITES)
     for suite in ("gym", "dmc-hard", "hbench-hand"):
         assert experiments.plan(experiments.find(suite)).tasks == tuple(t.name for t in suite_tasks(suite))
     noisy = experiments.plan(experiments.find("noise"), seeds=2)

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from dr_q.envs.families import known_tasks
 from dr_q.kit import ConfigError
 from dr_q.report.numbers import count, with_interval
-from dr_q.report.results import Result, labelled_runs
+from dr_q.report.results import Result
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -24,6 +24,7 @@ from dr_q.report.statistics import (
     scores_at,
 )
 from dr_q.report.verdicts import DifferenceVerdict, difference_verdict, interval_verdict
+from dr_q.run_folder import RunRecord
 
 
 class TaskComparison(NamedTuple):
@@ -58,7 +59,7 @@ class Comparison(NamedTuple):
     names: tuple[str, str]
     tasks: list[TaskComparison]
     difference: Estimate | None
-    """Of normalised scores over the paper's tasks among them; None if there are none."""
+    """Of normalised scores over the tasks among them that a family knows; None if there are none."""
     improvement: Estimate | None
     left_out: list[str]
     """Tasks that only one set has."""
@@ -68,7 +69,7 @@ class Comparison(NamedTuple):
         first, second = self.names
         said = []
         if self.difference is not None and self.improvement is not None:
-            known = _paper_tasks_in(self.tasks)
+            known = sum(task.task in known_tasks() for task in self.tasks)
             chance = ""
             if not math.isnan(self.difference.low):
                 chance = f", and a run of {first} is better than one of {second} with probability "
@@ -145,10 +146,6 @@ def holm_note(tested: int) -> str:
     return f"p-values are Holm-corrected for {count(tested, 'task')}" if tested > 1 else ""
 
 
-def _paper_tasks_in(rows: list[TaskComparison]) -> int:
-    return len(normalised({row.task: {0: 0.0} for row in rows}))
-
-
 def _conclusion(gap: Estimate, first: str, second: str) -> str:
     return {
         "above": f"{first} is better on average over these tasks",
@@ -158,22 +155,26 @@ def _conclusion(gap: Estimate, first: str, second: str) -> str:
     }[interval_verdict(gap)]
 
 
-def other_differences(sources: tuple[str, str], tasks: Collection[str]) -> list[str]:
-    """In what else the runs of two sources differ on these tasks; results from files do not say."""
+def other_differences(sides: Sequence[Iterable[tuple[RunRecord, str]]], tasks: Collection[str]) -> list[str]:
+    """In what else the runs of two sides differ on these tasks; nothing is known of a side without runs.
+
+    Args:
+        sides: of each its runs, with what their results are listed under (`labelled_runs`).
+        tasks: that are compared.
+    """
     found: list[dict[str, set[str]]] = []
-    for path, _, chosen in (source.partition("@") for source in sources):
-        if not Path(path).is_dir():
-            return []
+    for side in sides:
         values: dict[str, set[str]] = {}
-        for run, label in labelled_runs([Path(path)]):
-            settings, versions = run.info["settings"], run.info.get("versions", {})
-            if chosen not in ("", label) or settings["task"] not in tasks:
+        for settings, versions in ((run.info["settings"], run.info.get("versions", {})) for run, _ in side):
+            if settings["task"] not in tasks:
                 continue
             record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
-            for name, value in {**record, "program": versions.get("source", "not recorded")}.items():
+            for name, value in {**record, "source": versions.get("source", "not recorded")}.items():
                 values.setdefault(name, set()).add(str(value))
         found.append(values)
+    if not all(found):
+        return []
     names = dict.fromkeys(name for values in found for name in values)
-    sides = {name: [" or ".join(sorted(values.get(name, {"none"}))) for values in found] for name in names}
-    parts = [f"{name} {' against '.join(pair)}" for name, pair in sides.items() if pair[0] != pair[1]]
+    pairs = {name: [" or ".join(sorted(values.get(name, {"none"}))) for values in found] for name in names}
+    parts = [f"{name} {' against '.join(pair)}" for name, pair in pairs.items() if pair[0] != pair[1]]
     return [f"The two differ in: {'; '.join(parts)}."] if parts else []

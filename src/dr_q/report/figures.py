@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_q.paper import SUITES
 from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
 from dr_q.report.claims import Judgement, preset_curve
-from dr_q.report.model import OTHER, STATISTICS, Curve, Report, Task
+from dr_q.report.model import STATISTICS, Curve, Report, Task
 from dr_q.report.results import Result
 from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate, MeanCurve
@@ -40,7 +41,7 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
         for panel, task in zip(axes, tasks, strict=True):
             _curve_panel(panel, report, task, curves)
         shown = {preset for _, preset in curves}
-        _legend(figure, report, shown, paper=suite != OTHER)
+        _legend(figure, report, shown, paper=suite in SUITES)
         save_figure(
             figure,
             f"{suite_title(suite)}: return (mean over seeds, 95% interval) by agent steps",

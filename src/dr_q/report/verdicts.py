@@ -48,6 +48,14 @@ def is_little(difference: Estimate, margin: float) -> bool:
     return -margin <= difference.low and difference.high <= margin
 
 
+BudgetStage = Literal["before", "at", "after"]
+
+
+def budget_stage(step: int, budget: int) -> BudgetStage:
+    """Where agent steps are against a budget."""
+    return "before" if step < budget else "at" if step == budget else "after"
+
+
 class PublishedVerdict(NamedTuple):
     """Our mean against the published interval of the same algorithm."""
 
@@ -69,8 +77,8 @@ def published_verdict(
     """
     if published is None or budget is None:
         what, overlap = "not in the paper", None
-    elif step < budget:
-        what, overlap = "too few steps", None
+    elif (stage := budget_stage(step, budget)) != "at":
+        what, overlap = "too few steps" if stage == "before" else "after the budget", None
     elif seeds < PUBLISHED_SEEDS:
         what, overlap = "too few seeds", None
     elif math.isnan(published.low):

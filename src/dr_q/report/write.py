@@ -11,9 +11,8 @@ from dr_q.report.html import GENERATOR, page
 from dr_q.report.model import OTHER, Report, known_suites
 from dr_q.report.results import Result, write_results
 from dr_q.report.table_files import csv_text, curves_csv, latex_main, latex_pages, latex_text, profiles_csv
-from dr_q.report.tables import tables_of
+from dr_q.report.tables import TABLES, tables_of
 
-_TABLES = ("finals", "aggregates", "improvement", "ablations", "speed", "settings", "versions")
 _HEAD = 2_000
 """Characters at the beginning of a page among which its generator is named."""
 
@@ -62,7 +61,7 @@ def write_report(
 def _files(out: Path) -> list[Path]:
     """Everything that a report can write: what an earlier one left is not to be taken for this one's."""
     suites = (*known_suites(), OTHER)
-    tables = [*(f"scores-{suite}" for suite in suites), *_TABLES]
+    tables = [*(f"scores-{suite}" for suite in suites), *TABLES]
     return [
         *(out / "tables" / f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
         *(out / "tables" / name for name in ("curves.csv", "profiles.csv", "tables.tex")),

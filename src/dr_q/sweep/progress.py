@@ -4,7 +4,14 @@ from typing import NamedTuple
 
 from dr_q.kit import DamagedFileError
 from dr_q.report.statistics import sample
-from dr_q.run_folder import checkpoint_steps, is_run, last_evaluations, last_metrics, read_run_json
+from dr_q.run_folder import (
+    checkpoint_steps,
+    is_run,
+    last_evaluations,
+    last_metrics,
+    read_run_json,
+    seed_steps_per_s,
+)
 from dr_q.sweep.spec import Job
 
 
@@ -57,5 +64,4 @@ def checkpoint_of(job: Job) -> int:
 
 
 def _rate(row: dict[str, str], seeds: int) -> float | None:
-    milliseconds = sum(float(value) for name, value in row.items() if name.startswith("ms_") and value)
-    return 1000 * seeds / milliseconds if milliseconds > 0 else None
+    return seed_steps_per_s((float(value) for name, value in row.items() if name.startswith("ms_") and value), seeds)
