@@ -23,7 +23,7 @@ import tyro
 from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, compare, read_results, write_results
-from dr_q.report.canvas import new_figure, save_figure, short_count
+from dr_q.report.canvas import draw_mean_curve, grid, new_figure, save_figure, short_count
 from dr_q.report.compare import holm_corrected
 from dr_q.report.numbers import count, with_interval
 from dr_q.report.results import changes_of, train_command
@@ -598,8 +598,7 @@ def fill(page: str, sections: dict[str, str]) -> str:
 def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> None:
     """A panel for each task: our seeds, their mean with its interval, and the authors'."""
     tasks = sorted({r.task for r in results if r.preset == COMPARED})
-    columns = min(4, len(tasks))
-    rows = -(-len(tasks) // columns)
+    rows, columns = grid(len(tasks))
     figure, panels = new_figure(max(6.4, 3.1 * columns), 2.6 * rows + 0.5, rows, columns, len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         mine = [r for r in results if (r.task, r.preset) == (task, COMPARED)]
@@ -631,9 +630,7 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
 def draw_mean(panel: Any, mine: list[Result], index: int, label: str) -> int:
     """The mean over seeds of one task and preset, and its interval; the last step."""
     curve = mean_curve(by_seed(mine))
-    middle, low, high = zip(*curve.values, strict=True)
-    panel.fill_between(curve.steps, low, high, color=style(index)["color"], alpha=0.18, linewidth=0)
-    panel.plot(curve.steps, middle, **style(index), linewidth=1.8, markersize=4, label=label)
+    draw_mean_curve(panel, curve.steps, curve.values, index, width=1.8, marker=4, label=label)
     return curve.steps[-1]
 
 

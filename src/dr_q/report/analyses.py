@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
+from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.numbers import with_interval
 from dr_q.report.statistics import FEWEST_SEEDS, MeanCurve, mean, mean_curve
 from dr_q.report.style import style
 from dr_q.report.verdicts import DifferenceVerdict, interval_verdict
 
-_COLUMNS = 4
 _GREY = "0.35"
 _POINTS = 20_000
 """Dots of a scatter at most; beyond, they only hide each other."""
@@ -129,8 +128,7 @@ class Information(NamedTuple):
 
 def draw_embeddings(found: Sequence[Embedding], colour: str, path: Path) -> None:
     """A panel for each run; `colour` names what colours mean, the same scale for the same task."""
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
+    rows, columns = grid(len(found))
     figure, panels = new_figure(max(5.0, 3.3 * columns + 0.9), 3.65 * rows + 1.1, rows, columns, len(found))
     tasks = list(dict.fromkeys(e.origin.task for e in found))
     drawn: dict[str, Any] = {}
@@ -199,8 +197,7 @@ def write_embeddings(found: Iterable[Embedding], colour: str, path: Path) -> Non
 
 def draw_priorities(found: Sequence[Priorities], path: Path) -> None:
     """For each run the scatter over its newest transitions, and under it the sampling probability by age."""
-    columns = min(_COLUMNS, len(found))
-    bands = math.ceil(len(found) / columns)
+    bands, columns = grid(len(found))
     figure, panels = new_figure(max(5.0, 3.4 * columns), 4.9 * bands + 0.7, 2 * bands, columns)
     for panel in panels:
         panel.set_visible(False)
@@ -335,18 +332,15 @@ def draw_information(found: Sequence[Information], path: Path, note: str) -> Non
 
 
 def _line(panel: Any, run: Information, name: str, index: int) -> None:
-    look, curve = style(index), _curve(run, name)
-    steps, (middle, low, high) = curve.steps, zip(*curve.values, strict=True)
-    panel.plot(steps, middle, linewidth=1.5, markersize=4.5, **look)
-    if not math.isnan(low[0]):
-        if name != "information":
-            low = np.maximum(low, 1e-9)  # a logarithm's axis has no 0
-        panel.fill_between(steps, low, high, color=look["color"], alpha=0.13, linewidth=0)
-        for edge in (low, high):
-            panel.plot(steps, edge, linewidth=0.6, color=look["color"], linestyle=look["linestyle"], alpha=0.8)
-    seen = [(s, y) for s, y in zip(steps, middle, strict=True) if not _held_out(run, s)]
+    curve = _curve(run, name)
+    values = curve.values
+    if name != "information":  # a logarithm's axis has no 0
+        values = [value._replace(low=max(value.low, 1e-9)) for value in values]
+    draw_mean_curve(panel, curve.steps, values, index, marker=4.5, edges=True)
+    seen = [(s, value.value) for s, value in zip(curve.steps, values, strict=True) if not _held_out(run, s)]
     if seen:
-        panel.plot(*zip(*seen, strict=True), markersize=4.5, **{**look, "linestyle": "", "markerfacecolor": "white"})
+        hollow = {**style(index), "linestyle": "", "markerfacecolor": "white"}
+        panel.plot(*zip(*seen, strict=True), markersize=4.5, **hollow)
 
 
 def _curve(run: Information, name: str) -> MeanCurve:
