@@ -21,6 +21,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
+from dr_q.report.numbers import count
 from dr_q.report.results import Result
 from dr_q.report.statistics import (
     Estimate,
@@ -292,11 +293,11 @@ def build_report(
         by.setdefault((result.task, result.preset), []).append(result)
     tasks = sorted({result.task for result in results}, key=task_order)
     suites = [name for name in (*known_suites(), OTHER) if any(suite_of(task) == name for task in tasks)]
-    say(f"learning curves of {len(tasks):,} task{'' if len(tasks) == 1 else 's'}")
+    say(f"learning curves of {count(len(tasks), 'task')}")
     pairs = [(task, preset) for task in tasks for preset in presets if (task, preset) in by]
     curves = [_curve(*pair, by[pair]) for pair in pairs]
     finals = {(c.task, c.preset): _final(c.task, c.preset, by[c.task, c.preset]) for c in curves if c.steps}
-    say(f"aggregates and profiles of {len(suites):,} suite{'' if len(suites) == 1 else 's'}")
+    say(f"aggregates and profiles of {count(len(suites), 'suite')}")
     known = [suite for suite in suites if suite != OTHER]
     published = [_published_whole(suite, name) for suite in known for name in algorithms(suite)]
     overall = [found for suite in known for found in _aggregates(suite, presets, finals, published)]
