@@ -23,7 +23,7 @@ import tyro
 from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report import Result, compare, read_results, write_results
-from dr_q.report.canvas import new_figure, save_figure, short_count
+from dr_q.report.canvas import draw_mean_curve, grid, new_figure, save_figure, short_count
 from dr_q.report.compare import holm_corrected
 from dr_q.report.numbers import count, with_interval
 from dr_q.report.results import changes_of, train_command
@@ -43,7 +43,7 @@ from dr_q.report.statistics import (
 from dr_q.report.style import style
 from dr_q.report.table_files import markdown_table
 from dr_q.report.verdicts import difference_verdict
-from dr_q.run_folder import RunRecord, find_runs, read_run, run_timing
+from dr_q.run_folder import RunRecord, find_runs, read_run, run_timing, seed_steps_per_s
 from dr_q.sweep.estimate import expected_rate, nearest
 
 HERE = Path(__file__).parent
@@ -234,11 +234,9 @@ def compare_with(results: list[Result], path: Path) -> list[Compared]:
         if not {r.task for r in sides[0]} & {r.task for r in sides[1]}:
             continue
         for row in compare(sides[0], sides[1], (COMPARED, AUTHORS)).tasks:
-            if min(row.seeds) >= FEWEST_SEEDS:
-                (a, b), (a_sd, b_sd), (a_seeds, b_seeds) = row.means, row.deviations, row.seeds
-                rows.append(
-                    Compared(row.task, steps, a, a_sd, a_seeds, b, b_sd, b_seeds, *row.difference, row.p, row.p_holm)
-                )
+            if row.fewest_seeds >= FEWEST_SEEDS:
+                a, b = row.samples
+                rows.append(Compared(row.task, steps, *a, *b, *row.difference, row.p, row.p_holm))
     return rows
 
 
@@ -284,8 +282,7 @@ def read_comparison() -> list[Compared]:
 
 def rate_of(run: RunRecord) -> float | None:
     """Seed-steps/s of the steps that the run logged, exploration apart."""
-    milliseconds = sum(run_timing(run.folder).values())
-    return 1000 * len(run.info["seeds"]) / milliseconds if milliseconds else None
+    return seed_steps_per_s(run_timing(run.folder).values(), len(run.info["seeds"]))
 
 
 # Tables.
@@ -452,11 +449,11 @@ def ablation_rows(results: list[Result], compared: list[Compared]) -> Iterator[t
     for task, preset in sorted({(r.task, r.preset) for r in results if r.preset != COMPARED}):
         if whole[task]:
             less = [r for r in results if (r.task, r.preset) == (task, preset)]
-            with contextlib.suppress(ValueError):  # no step that all seeds of both have
+            with contextlib.suppress(ConfigError):  # no step that all seeds of both have
                 found += [(preset, row) for row in compare(less, whole[task], (preset, COMPARED)).tasks]
-    found = [(preset, row) for preset, row in found if min(row.seeds) >= FEWEST_SEEDS]
+    found = [(preset, row) for preset, row in found if row.fewest_seeds >= FEWEST_SEEDS]
     for (preset, _), row in zip(found, holm_corrected([row for _, row in found]), strict=True):
-        less, full = (Sample(*side) for side in zip(row.means, row.deviations, row.seeds, strict=True))
+        less, full = row.samples
         authors = theirs.get((row.task, row.agent_steps))
         yield (
             f"`{row.task}`",
@@ -601,8 +598,7 @@ def fill(page: str, sections: dict[str, str]) -> str:
 def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> None:
     """A panel for each task: our seeds, their mean with its interval, and the authors' runs."""
     tasks = sorted({r.task for r in results if r.preset == COMPARED})
-    columns = min(4, len(tasks))
-    rows = -(-len(tasks) // columns)
+    rows, columns = grid(len(tasks))
     figure, panels = new_figure(max(6.4, 3.1 * columns), 2.6 * rows + 0.5, rows, columns, len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         mine = [r for r in results if (r.task, r.preset) == (task, COMPARED)]
@@ -634,9 +630,7 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
 def draw_mean(panel: Any, mine: list[Result], index: int, label: str) -> int:
     """The mean over seeds of one task and preset, and its interval; the last step."""
     curve = mean_curve(by_seed(mine))
-    middle, low, high = zip(*curve.values, strict=True)
-    panel.fill_between(curve.steps, low, high, color=style(index)["color"], alpha=0.18, linewidth=0)
-    panel.plot(curve.steps, middle, **style(index), linewidth=1.8, markersize=4, label=label)
+    draw_mean_curve(panel, curve.steps, curve.values, index, width=1.8, marker=4, label=label)
     return curve.steps[-1]
 
 

@@ -65,6 +65,39 @@ def test_tables_show_what_the_csv_files_have(report, chromium):
         assert first.locator(".interval").first.inner_text() == expected
 
 
+def test_numbers_are_rounded_as_in_python(chromium):
+    """Also those in the middle of two: Python takes the even digit, `toFixed` the larger number."""
+    from importlib.resources import files
+
+    values = [
+        100.5,
+        101.5,
+        -100.5,
+        10.25,
+        10.75,
+        -10.25,
+        1.125,
+        1.375,
+        0.5,
+        1.005,
+        2.675,
+        10.35,
+        0.0625,
+        0.1875,
+        99.995,
+    ]
+    values += [x / 16 for x in range(-40, 4_000, 7)]
+    kinds = ("score", "signed", "unit", "rate", "count")
+    script = (files("dr_q.report") / "page" / "js" / "numbers.js").read_text()
+    page = chromium.new_page()
+    shown = page.evaluate(
+        f"([values, kinds]) => {{ {script}; return kinds.map(k => values.map(x => number(x, k))); }}", [values, kinds]
+    )
+    page.close()
+    for kind, texts in zip(kinds, shown, strict=True):
+        assert [text.replace("\u2212", "-") for text in texts] == [number(x, kind) for x in values], kind
+
+
 def test_filters_by_suite_algorithm_and_name(report, chromium):
     from playwright.sync_api import expect
 
@@ -159,6 +192,16 @@ def test_values_by_pointer_and_by_keyboard(report, chromium):
         assert "950,000 steps" in page.locator("#tip").inner_text()
         page.keyboard.press("Escape")
         assert page.locator("#tip").is_hidden()
+
+
+def test_every_section_has_its_charts(report, chromium):
+    with opened(chromium, report) as page:
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")  # also those that are far away
+        assert page.locator("#aggregate-charts svg.plot").count() == 3
+        assert page.locator("#profile-charts svg.plot").count() == 6
+        assert page.locator("#improvement-chart svg.plot").count() == 1
+        assert page.locator("#ablation-charts svg.plot").count() == 6
+        assert page.locator("#verdict-counts .bar").count() == 12, "two presets that the paper has, six suites"
 
 
 def test_why_a_verdict_is_given_by_key_and_in_print(report, chromium):

@@ -166,6 +166,10 @@ def test_a_clear_difference_is_said_with_its_limits():
     text = " ".join(found.sentences())
     assert "good is better on average over these tasks" in text
     assert "Nothing follows for other tasks" in text
+    for row in found.tasks:
+        for of, scores in zip(row.samples, (GOOD, BAD), strict=True):
+            assert of == pytest.approx(st.sample(scores[row.task]))
+        assert row.difference == pytest.approx(st.difference(GOOD[row.task], BAD[row.task]))
     turned = compare(results("bad", BAD), results("good", GOOD), ("bad", "good"))
     assert [row.verdict for row in turned.tasks] == ["below"] * 3
 
@@ -249,6 +253,9 @@ def test_the_command_compares_presets_of_one_file(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["tasks"][0]["agent_steps"] == 0
     assert main(["compare", f"{path}@dr.q", f"{path}@mr.q", "--json"]) == 0
     tasks = json.loads(capsys.readouterr().out)["tasks"]
+    assert [(side["seeds"], round(side["mean"], 9)) for side in tasks[0]["samples"]] == [
+        (10, round(float(np.mean(side[tasks[0]["task"]])), 9)) for side in (GOOD, BAD)
+    ]
     corrected = st.holm([st.difference_p(GOOD[t["task"]], BAD[t["task"]]) for t in tasks])
     assert [t["p_holm"] for t in tasks] == pytest.approx(corrected, rel=1e-9)
     one = write(tmp_path / "one.csv", results("one", {task: values[:1] for task, values in GOOD.items()}))

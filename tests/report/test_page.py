@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 from dr_q.cli import main
-from dr_q.paper import SUITES, Published, paper_tasks, published_aggregates, published_score
-from dr_q.report import Result, build_report, read_results, write_report, write_results
+from dr_q.envs import Family
+from dr_q.envs.families import families
+from dr_q.paper import SUITES, Published, TaskInfo, paper_tasks, published_aggregates, published_score
+from dr_q.report import Result, build_report, compare, read_results, write_report, write_results
 from dr_q.report.figures import comparison_figure
 from dr_q.report.html import SCRIPT, data, page
 from dr_q.report.numbers import number, with_interval
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import COLOURS, DASHES, MARKERS
 from dr_q.report.table_files import csv_text, escape, latex_text
-from dr_q.report.tables import Table, tables_of
+from dr_q.report.tables import TABLES, Table, tables_of
 from dr_q.report.verdicts import PUBLISHED_SEEDS, published_verdict
 from dr_q.report.wording import SUITE_TITLES, warnings, why
 from tests.report.synthetic import synthetic_results
@@ -54,8 +56,8 @@ def test_aggregates_of_early_scores_say_so(small):
     """Published ones are of the end of the budget."""
     early = [r for r in synthetic_results(SMALL, seeds=6, checkpoints=4) if r.agent_steps < 500_000]
     notes = table_of(build_report(early), "aggregates").notes
-    assert notes[-1].startswith(f"Not at the paper's budget: 3 tasks ({', '.join(sorted(SMALL))}).")
-    assert not any("Not at the paper's budget" in note for note in table_of(small, "aggregates").notes)
+    assert notes[-1].startswith(f"Before the budget's end: 3 tasks ({', '.join(sorted(SMALL))}).")
+    assert not any("Before the budget's end" in note for note in table_of(small, "aggregates").notes)
 
 
 def test_aggregates_of_the_papers_means_are_its_printed_means():
@@ -87,6 +89,7 @@ PAPER = Published(900.0, 880.0, 920.0)
         (900.0, PUBLISHED_SEEDS - 1, 1000, PAPER, "too few seeds"),
         (900.0, 10, 999, PAPER, "too few steps"),
         (900.0, 1, 1, PAPER, "too few steps"),
+        (900.0, 10, 1001, PAPER, "after the budget"),
         (900.0, 10, 1000, Published(900.0, math.nan, math.nan), "no published interval"),
         (900.0, 10, 1000, None, "not in the paper"),
     ],
@@ -99,6 +102,7 @@ def test_verdicts(mean, seeds, step, published, what):
     else:
         assert said.overlap is None
         assert "interval" not in why(said)
+        assert "1,001 of 1,000" not in why(said)
 
 
 def test_intervals_that_do_not_touch_are_said_not_to():
@@ -129,6 +133,31 @@ def test_scores_are_at_the_budget_even_where_runs_go_on():
     assert report.curves[0].steps[-1] == 750_000
     late = build_report([result for result in results if result.agent_steps == 750_000])
     assert late.finals[0].step == 750_000
+    assert (final.stage, late.finals[0].stage) == ("at", "after")
+    assert late.finals[0].verdict.what == "after the budget"
+    for found, at_budget in ((report, 1), (late, 0)):
+        assert found.aggregates[0].at_budget == at_budget
+        noted = ["After the budget: 1 task (dmc/cheetah-run)" in " ".join(table.notes) for table in tables_of(found)]
+        assert noted[0] == noted[2] == (not at_budget)
+        assert "Before the budget" not in " ".join(table_of(found, "aggregates").notes)
+
+
+def test_a_family_of_another_package_is_not_compared_with_the_paper(monkeypatch):
+    task = TaskInfo("toys/walk", "toys", 10, 1, 40, 0.0, 10.0)
+    family = Family("toys", "Toys", lambda name, render: pytest.fail("nothing is made"), (task,))
+    monkeypatch.setitem(families(), "toys", family)
+    results = [Result("toys/walk", "dr.q", seed, step, 5.0, {}) for seed in range(3) for step in (5, 10)]
+    report = build_report(results)
+    shown = table_of(report, "scores-toys")
+    assert shown.title == "toys: final scores"
+    assert shown.notes == ["Seeds of each task: dr.q 3."]
+    (part,) = report.aggregates
+    assert (part.mean, part.at_budget) == (Estimate(0.5, 0.5, 0.5), 1), "as the family normalises"
+    early = table_of(build_report(results[::2]), "scores-toys")
+    assert early.title == "toys: scores (our runs are at 50% of their budget's steps)"
+    assert early.notes[0] == "Our runs are at 50% of their budget's steps."
+    (sentence, *_) = compare(results, results, ("a", "b")).sentences()
+    assert sentence.startswith("Over 1 task, a minus b is +0.000")
 
 
 def test_seeds_without_a_common_step_are_left_out_and_named():
@@ -147,6 +176,10 @@ def test_a_part_of_a_suite_is_compared_with_the_same_part_of_the_paper(small):
     assert theirs.mean is not None
     assert theirs.mean[0] == pytest.approx(expected)
     assert theirs.iqm is None, "an IQM cannot be had from means"
+    rows = rows_of(csv_text(table_of(small, "aggregates")))
+    (row,) = [row for row in rows if (row["suite"], row["scores of"]) == ("DMC easy", "DR.Q")]
+    assert (row["from"], row["tasks"], row["IQM"]) == ("published, same tasks", "2", "")
+    assert float(row["Mean"]) == pytest.approx(expected)
     shown = table_of(small, "scores-dmc-easy")
     footer = {row["task"]: row for row in rows_of(csv_text(shown)) if " of " in row["task"]}
     assert set(footer) == {"Mean of all 21", "Median of all 21", "IQM of all 21", "Mean of the 2 with runs"}
@@ -174,7 +207,18 @@ def test_the_comparison_has_everyones_mean_of_the_same_tasks(tmp_path):
 def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):
     pairs = [(found.suite, *found.pair.names) for found in small.comparisons]
     assert pairs == [(s, p, "dr.q") for s in ("gym", "dmc-easy") for p in ("mr.q", "no-infonce")]
-    assert len(table_of(small, "improvement").rows) == 4
+    improved = rows_of(csv_text(table_of(small, "improvement")))
+    assert len(improved) == 4
+    ant = small.comparisons[0].pair
+    first = improved[0]
+    assert (first["suite"], first["preset"], first["compared with"], first["tasks"]) == (
+        "Gym MuJoCo",
+        "mr.q",
+        "dr.q",
+        "1",
+    )
+    assert float(first["difference, normalised"]) == pytest.approx(ant.difference.value, rel=1e-5)
+    assert float(first["probability of improvement"]) == pytest.approx(ant.tasks[0].improvement, rel=1e-5)
     assert len(table_of(small, "ablations").rows) == 6
     assert {found.preset for found in small.profiles} == {"dr.q", "mr.q", "no-infonce"}
     for found in small.profiles:
@@ -220,6 +264,24 @@ def test_the_csv_files_have_the_pages_numbers(small):
                     assert row[name] == cell["verdict"]
                 else:
                     assert row[name] == ("" if cell is None else str(cell))
+
+
+def test_the_pages_charts_get_the_models_numbers(small):
+    found = data(small)
+    for final, given in zip(small.finals, found["finals"], strict=True):
+        unit = final.normalised and pytest.approx(final.normalised, rel=1e-5)
+        assert (given["task"], given["series"]) == (final.task, f"ours {final.preset}")
+        assert given["normalised"] == unit
+        assert (given["verdict"] or {}).get("verdict") == (final.verdict.what if final.published else None)
+    for part, given in zip(small.aggregates, found["aggregates"], strict=True):
+        assert (given["values"]["IQM"] is None) == (part.iqm is None)
+        assert given["values"]["Mean"][0] == pytest.approx(part.mean.value if part.ours else part.mean[0], rel=1e-5)
+    assert {given["about"] for given in found["aggregates"] if given["series"] == "paper DR.Q"} == {
+        "DR.Q, published, same tasks, 1 task",
+        "DR.Q, published, same tasks, 2 tasks",
+    }
+    chances = [one.pair.improvement.value for one in small.comparisons]
+    assert [given["value"][0] for given in found["improvements"]] == pytest.approx(chances, rel=1e-5)
 
 
 def test_numbers_are_shown_like_the_papers():
@@ -351,6 +413,10 @@ def test_one_evaluation_is_enough_for_a_report(tmp_path):
     write_report(report, results, tmp_path / "report")
     assert [table.name for table in tables_of(report) if table.rows] == ["scores-other", "finals"]
     assert (tmp_path / "report" / "figures" / "curves-other.png").exists()
+
+
+def test_tables_have_the_names_that_they_are_listed_by(small):
+    assert [table.name for table in tables_of(small)] == [*(f"scores-{suite}" for suite in small.suites), *TABLES]
 
 
 def test_every_suite_has_a_title():

@@ -1,6 +1,7 @@
 """One tidy format for results, wherever they come from."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ def test_a_comparison_says_in_what_else_two_runs_differ(tmp_path, capsys):
     ):
         assert main(["compare", *arguments]) == 0
         assert capsys.readouterr().out.endswith(said.format(*values))
+    # A path may have an @ of its own.
+    for name in "ab":
+        shutil.copytree(tmp_path / name, tmp_path / "me@home" / name)
+    for preset in ("", "@dr.q"):
+        assert main(["compare", *(str(tmp_path / "me@home" / name) + preset for name in "ab")]) == 0
+        assert capsys.readouterr().out.endswith(said.format(0.1, 0.0))
+    assert main(["compare", str(tmp_path / "me@home" / "c"), str(tmp_path / "a")]) == 2
+    assert f"{tmp_path / 'me@home' / 'c'} is not there" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "me@home")
     assert main(["results", str(tmp_path / "b"), "--out", str(tmp_path / "out.csv")]) == 0
     assert f"{tmp_path / 'b'} is listed as dr.q, but changed infonce_weight" in capsys.readouterr().err
     assert main(["results", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "out.csv")]) == 0

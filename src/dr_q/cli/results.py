@@ -24,6 +24,7 @@ class Results:
     def run(self) -> int:
         """Collect."""
         from dr_q.report import read_results, write_results
+        from dr_q.report.numbers import count
         from dr_q.report.results import changes_of, labelled_runs, preset_of
 
         if not self.sources:
@@ -39,10 +40,8 @@ class Results:
                 print(f"dr-q: {run.folder} is listed as {label}, but changed {', '.join(changed)}", file=sys.stderr)
         seeds = {result[:3] for result in results}
         tasks, presets = {r.task for r in results}, {r.preset for r in results}
-        print(
-            f"{self.out}: {len(results)} evaluations, {len(tasks)} task{'s' if len(tasks) > 1 else ''}, "
-            f"{len(presets)} preset{'s' if len(presets) > 1 else ''}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
-        )
+        amounts = {"evaluation": results, "task": tasks, "preset": presets, "seed": seeds}
+        print(f"{self.out}: " + ", ".join(count(len(found), what) for what, found in amounts.items()))
         return 0
 
 
@@ -66,7 +65,8 @@ class Compare:
         """Compare."""
         from dr_q.report import compare, other_differences
 
-        sides = [_results_of(source) for source in (self.first, self.second)]
+        sources = [_split_source(source) for source in (self.first, self.second)]
+        sides = [_results_of(*source) for source in sources]
         presets = [", ".join(sorted({result.preset for result in side})) for side in sides]
         for source, side in zip((self.first, self.second), sides, strict=True):
             if not side:
@@ -76,10 +76,9 @@ class Compare:
         names = presets if presets[0] != presets[1] else _shorter(self.first, self.second)
         found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
         tasks = [row.task for row in found.tasks]
-        sentences = [*found.sentences(), *other_differences((self.first, self.second), tasks)]
+        sentences = [*found.sentences(), *other_differences([_runs_of(*source) for source in sources], tasks)]
         if self.json:
-            record = {**found._asdict(), "tasks": [{**t._asdict(), "verdict": t.verdict} for t in found.tasks]}
-            record |= {"sentences": sentences}
+            record = {**found._asdict(), "tasks": list(map(_as_record, found.tasks)), "sentences": sentences}
             print(json.dumps(_without_nan(record), indent=1))
             return 0
         columns = (
@@ -100,14 +99,19 @@ class Compare:
         return 0
 
 
+def _as_record(row: Any) -> dict[str, Any]:
+    """A task's numbers as JSON has them."""
+    return {**row._asdict(), "samples": [of._asdict() for of in row.samples], "verdict": row.verdict}
+
+
 def _compared(row: Any) -> tuple[str, ...]:
     """A task's line of the comparison."""
     gap = row.difference
     return (
         row.task,
         f"{row.agent_steps:,}",
-        f"{row.seeds[0]}, {row.seeds[1]}",
-        *(_mean_and_deviation(*pair) for pair in zip(row.means, row.deviations, strict=True)),
+        ", ".join(str(of.seeds) for of in row.samples),
+        *map(_mean_and_deviation, row.samples),
         f"{gap.value:+.4g}",
         "" if math.isnan(gap.low) else f"[{gap.low:+.4g}, {gap.high:+.4g}]",
         *(_chance(p) for p in (row.p, row.p_holm)),
@@ -122,8 +126,8 @@ def _chance(p: float) -> str:
     return f"{p:.3f}" if p >= 0.0005 else "<0.001"
 
 
-def _mean_and_deviation(mean: float, deviation: float) -> str:
-    return f"{mean:.4g}" if math.isnan(deviation) else f"{mean:.4g} +- {deviation:.4g}"
+def _mean_and_deviation(of: Any) -> str:
+    return f"{of.mean:.4g}" if math.isnan(of.deviation) else f"{of.mean:.4g} +- {of.deviation:.4g}"
 
 
 def _shorter(first: str, second: str) -> list[str]:
@@ -141,11 +145,25 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _results_of(source: str) -> list[Any]:
+def _split_source(source: str) -> tuple[Path, str]:
+    """A path and the preset that is named behind its last @; a path may have others, and of a whole path none is."""
+    path, _, preset = source.rpartition("@")
+    if path and Path(path).exists() and not Path(source).exists():
+        return Path(path), preset
+    return Path(source), ""
+
+
+def _runs_of(path: Path, preset: str) -> list[Any]:
+    """The runs of one preset with their labels; none of a file."""
+    from dr_q.report.results import labelled_runs
+
+    return [(run, label) for run, label in labelled_runs([path]) if preset in ("", label)]
+
+
+def _results_of(path: Path, preset: str) -> list[Any]:
     """The results of one preset."""
     from dr_q.report import read_results
 
-    path, _, preset = source.partition("@")
     results = read_results([path])
     presets = sorted({result.preset for result in results})
     if preset and preset not in presets:

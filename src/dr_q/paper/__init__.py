@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _PREFIX = {"dmc-easy": "dmc", "dmc-hard": "dmc", "hbench-hand": "hbench"}
 SUITES = ("gym", "dmc-easy", "dmc-hard", "dmc-visual", "hbench", "hbench-hand")
-"""The paper's six tables, in order."""
+"""The suites of the paper, a table of scores each."""
 OURS = "DR.Q"
 DMC_HIGHEST = 1000
 

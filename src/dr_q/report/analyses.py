@@ -10,16 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.statistics import FEWEST_SEEDS, Estimate, mean
+from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
+from dr_q.report.numbers import with_interval
+from dr_q.report.statistics import FEWEST_SEEDS, MeanCurve, mean, mean_curve
 from dr_q.report.style import style
+from dr_q.report.verdicts import DifferenceVerdict, interval_verdict
 
-_COLUMNS = 4
 _GREY = "0.35"
 _POINTS = 20_000
 """Dots of a scatter at most; beyond, they only hide each other."""
 _PARTS = 25
 """Of a scatter's ages, whose quantiles are drawn."""
+_DIRECTION: dict[DifferenceVerdict, str] = {
+    "above": "it rises",
+    "below": "it falls",
+    "no significant difference": "no change is seen",
+    "too few seeds": f"with fewer than {FEWEST_SEEDS} seeds, not decidable",
+}
 _THIN = {"color": "black", "linewidth": 1, "linestyle": (0, (3, 1.5))}
 
 
@@ -115,24 +122,13 @@ class Information(NamedTuple):
             more = "keep more with --keep-checkpoints"
             return f"{begin}one checkpoint, at {steps[0]:,} steps: nothing can be said of a change; {more}"
         gap = mean([found[steps[-1], seed] - found[steps[0], seed] for seed in seeds])
-        change = f"the information bound changes by {gap.value:+.3f} nats"
-        if not math.isnan(gap.low):
-            change += f" [{gap.low:+.3f}, {gap.high:+.3f}]"
-        return f"{begin}{change} from {steps[0]:,} to {steps[-1]:,} steps: {_direction(gap)}."
-
-
-def _direction(gap: Estimate) -> str:
-    if math.isnan(gap.low):
-        return f"with fewer than {FEWEST_SEEDS} seeds, not decidable"
-    if gap.low > 0:
-        return "it rises"
-    return "it falls" if gap.high < 0 else "no change is seen"
+        change = f"the information bound changes by {with_interval(gap, '+.3f')} nats"
+        return f"{begin}{change} from {steps[0]:,} to {steps[-1]:,} steps: {_DIRECTION[interval_verdict(gap)]}."
 
 
 def draw_embeddings(found: Sequence[Embedding], colour: str, path: Path) -> None:
     """A panel for each run; `colour` names what colours mean, the same scale for the same task."""
-    columns = min(_COLUMNS, len(found))
-    rows = math.ceil(len(found) / columns)
+    rows, columns = grid(len(found))
     figure, panels = new_figure(max(5.0, 3.3 * columns + 0.9), 3.65 * rows + 1.1, rows, columns, len(found))
     tasks = list(dict.fromkeys(e.origin.task for e in found))
     drawn: dict[str, Any] = {}
@@ -201,8 +197,7 @@ def write_embeddings(found: Iterable[Embedding], colour: str, path: Path) -> Non
 
 def draw_priorities(found: Sequence[Priorities], path: Path) -> None:
     """For each run the scatter over its newest transitions, and under it the sampling probability by age."""
-    columns = min(_COLUMNS, len(found))
-    bands = math.ceil(len(found) / columns)
+    bands, columns = grid(len(found))
     figure, panels = new_figure(max(5.0, 3.4 * columns), 4.9 * bands + 0.7, 2 * bands, columns)
     for panel in panels:
         panel.set_visible(False)
@@ -321,8 +316,9 @@ def draw_information(found: Sequence[Information], path: Path, note: str) -> Non
                 panel.set_title(plain_text(task), fontsize=8.5, loc="left", pad=4)
             else:
                 panel.set_yscale("log")
-                values = np.concatenate([_means(run, name) for run in found if run.origin.task == task])
-                panel.set_ylim(values.min() / 2, max(panel.get_ylim()[1], values.max() * 1.5))
+                curves = [_curve(run, name) for run in found if run.origin.task == task]
+                values = [value.value for curve in curves for value in curve.values]
+                panel.set_ylim(min(values) / 2, max(panel.get_ylim()[1], max(values) * 1.5))
                 panel.tick_params(axis="y", which="minor", labelsize=7)
             if column == 0:
                 panel.set_ylabel(label, fontsize=8)
@@ -336,25 +332,23 @@ def draw_information(found: Sequence[Information], path: Path, note: str) -> Non
 
 
 def _line(panel: Any, run: Information, name: str, index: int) -> None:
-    look = style(index)
-    steps = sorted({m.agent_steps for m in run.measures})
-    by_step = [[getattr(m, name) for m in run.measures if m.agent_steps == step] for step in steps]
-    middle, low, high = zip(*(mean(values) for values in by_step), strict=True)
-    panel.plot(steps, middle, linewidth=1.5, markersize=4.5, **look)
-    if not math.isnan(low[0]):
-        if name != "information":
-            low = np.maximum(low, 1e-9)  # a logarithm's axis has no 0
-        panel.fill_between(steps, low, high, color=look["color"], alpha=0.13, linewidth=0)
-        for edge in (low, high):
-            panel.plot(steps, edge, linewidth=0.6, color=look["color"], linestyle=look["linestyle"], alpha=0.8)
-    seen = [(s, y) for s, y in zip(steps, middle, strict=True) if not _held_out(run, s)]
+    curve = _curve(run, name)
+    values = curve.values
+    if name != "information":  # a logarithm's axis has no 0
+        values = [value._replace(low=max(value.low, 1e-9)) for value in values]
+    draw_mean_curve(panel, curve.steps, values, index, marker=4.5, edges=True)
+    seen = [(s, value.value) for s, value in zip(curve.steps, values, strict=True) if not _held_out(run, s)]
     if seen:
-        panel.plot(*zip(*seen, strict=True), markersize=4.5, **{**look, "linestyle": "", "markerfacecolor": "white"})
+        hollow = {**style(index), "linestyle": "", "markerfacecolor": "white"}
+        panel.plot(*zip(*seen, strict=True), markersize=4.5, **hollow)
 
 
-def _means(run: Information, name: str) -> np.ndarray:
-    steps = sorted({m.agent_steps for m in run.measures})
-    return np.array([np.mean([getattr(m, name) for m in run.measures if m.agent_steps == s]) for s in steps])
+def _curve(run: Information, name: str) -> MeanCurve:
+    """One quantity over checkpoints, which all seeds share."""
+    by_seed: dict[int, dict[int, float]] = {}
+    for m in run.measures:
+        by_seed.setdefault(m.seed, {})[m.agent_steps] = getattr(m, name)
+    return mean_curve(by_seed)
 
 
 def _held_out(run: Information, step: int) -> bool:

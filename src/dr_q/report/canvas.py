@@ -1,11 +1,17 @@
-"""What all figures share: their panels, letters and file format."""
+"""What all figures share: their panels, mean curves, letters and file format."""
 
+import math
 import textwrap
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_q.report.statistics import Estimate
+from dr_q.report.style import style
+
 DPI = 130
+MOST_COLUMNS = 4
 _LETTERS_PER_INCH = 13
 """Of a title."""
 
@@ -29,6 +35,49 @@ def new_figure(
     for panel in axes[count:]:
         panel.set_visible(False)
     return figure, axes[:count]
+
+
+def grid(count: int, most: int = MOST_COLUMNS) -> tuple[int, int]:
+    """Rows and columns of so many panels."""
+    columns = min(most, count)
+    return math.ceil(count / columns), columns
+
+
+def draw_mean_curve(
+    panel: Any,
+    steps: Sequence[int],
+    values: Sequence[Estimate],
+    index: int,
+    *,
+    width: int | float = 1.5,
+    marker: int | float = 4.2,
+    markers: int | None = None,
+    edges: bool = False,
+    label: str | None = None,
+) -> None:
+    """A mean over seeds with its interval as a band, if there is one.
+
+    Args:
+        panel: to draw on.
+        steps: agent steps.
+        values: one for each step.
+        index: of its style.
+        width: of its line.
+        marker: size of its markers.
+        markers: about how many there are; by default one at each step.
+        edges: draw the band's edges in the line's dashes, where bands of several curves lie over each other.
+        label: for the legend.
+    """
+    look = style(index)
+    every = None if markers is None else max(1, len(steps) // markers)
+    place = None if every is None else (index % every, every)
+    middle, low, high = ([value[i] for value in values] for i in range(3))
+    panel.plot(steps, middle, linewidth=width, markersize=marker, markevery=place, label=label, **look)
+    if not values or math.isnan(low[-1]):
+        return
+    panel.fill_between(steps, low, high, color=look["color"], alpha=0.13 if edges else 0.18, linewidth=0)
+    for edge in (low, high) if edges else ():
+        panel.plot(steps, edge, linewidth=0.5, color=look["color"], linestyle=look["linestyle"], alpha=0.7)
 
 
 def save_figure(figure: Any, title: str, path: Path) -> None:

@@ -1,26 +1,30 @@
 """Two sets of results against each other."""
 
 import math
-import statistics
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from dr_q.envs.families import known_tasks
 from dr_q.kit import ConfigError
 from dr_q.report.numbers import count, with_interval
-from dr_q.report.results import Result, labelled_runs
+from dr_q.report.results import Result
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
-    difference,
+    Sample,
+    by_seed,
+    common_steps,
     difference_p,
-    final_scores,
     holm,
     improvement,
     normalised,
     overall,
+    sample,
+    sample_difference,
+    scores_at,
 )
 from dr_q.report.verdicts import DifferenceVerdict, difference_verdict, interval_verdict
+from dr_q.run_folder import RunRecord
 
 
 class TaskComparison(NamedTuple):
@@ -28,10 +32,7 @@ class TaskComparison(NamedTuple):
 
     task: str
     agent_steps: int
-    seeds: tuple[int, int]
-    means: tuple[float, float]
-    deviations: tuple[float, float]
-    """Standard deviations over seeds; nan of one."""
+    samples: tuple[Sample, Sample]
     difference: Estimate
     """First minus second."""
     improvement: float
@@ -40,6 +41,11 @@ class TaskComparison(NamedTuple):
     """By Welch's test; nan of too few seeds."""
     p_holm: float
     """Holm-corrected for the number of tasks that are compared; nan of too few seeds."""
+
+    @property
+    def fewest_seeds(self) -> int:
+        """Of the side that has fewer."""
+        return min(of.seeds for of in self.samples)
 
     @property
     def verdict(self) -> DifferenceVerdict:
@@ -53,7 +59,7 @@ class Comparison(NamedTuple):
     names: tuple[str, str]
     tasks: list[TaskComparison]
     difference: Estimate | None
-    """Of normalised scores over the paper's tasks among them; None if there are none."""
+    """Of normalised scores over the tasks among them that a family knows; None if there are none."""
     improvement: Estimate | None
     left_out: list[str]
     """Tasks that only one set has."""
@@ -63,7 +69,7 @@ class Comparison(NamedTuple):
         first, second = self.names
         said = []
         if self.difference is not None and self.improvement is not None:
-            known = _paper_tasks_in(self.tasks)
+            known = sum(task.task in known_tasks() for task in self.tasks)
             chance = ""
             if not math.isnan(self.difference.low):
                 chance = f", and a run of {first} is better than one of {second} with probability "
@@ -106,17 +112,15 @@ def compare(
     tasks_of = [{result.task for result in results} for results in (first, second)]
     rows, sides = [], ({}, {})
     for task in sorted(tasks_of[0] & tasks_of[1]):
-        mine = [[result for result in results if result.task == task] for results in (first, second)]
-        step = _last_common_step(mine[0], mine[1], at)
-        if step is None:
+        mine = [by_seed(result for result in results if result.task == task) for results in (first, second)]
+        steps = common_steps([points for curves in mine for points in curves.values()], at)
+        if not steps:
             continue
-        a, b = (final_scores([r for r in results if r.agent_steps == step])[0][task] for results in mine)
-        sides[0][task], sides[1][task] = a, b
-        means = (statistics.mean(a.values()), statistics.mean(b.values()))
-        deviations = (_deviation(a.values()), _deviation(b.values()))
-        gap, chance = difference(a.values(), b.values()), improvement(a.values(), b.values())
-        p = difference_p(a.values(), b.values())
-        rows.append(TaskComparison(task, step, (len(a), len(b)), means, deviations, gap, chance, p, math.nan))
+        sides[0][task], sides[1][task] = (scores_at(curves, steps[-1]) for curves in mine)
+        a, b = sides[0][task].values(), sides[1][task].values()
+        samples = (sample(a), sample(b))
+        gap, chance, p = sample_difference(*samples), improvement(a, b), difference_p(a, b)
+        rows.append(TaskComparison(task, steps[-1], samples, gap, chance, p, math.nan))
     if not rows:
         raise ConfigError(
             f"{names[0]} and {names[1]} have no task in common at a step that all their seeds were evaluated at; "
@@ -142,23 +146,6 @@ def holm_note(tested: int) -> str:
     return f"p-values are Holm-corrected for {count(tested, 'task')}" if tested > 1 else ""
 
 
-def _deviation(values: Collection[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else math.nan
-
-
-def _last_common_step(first: list[Result], second: list[Result], at: int | None) -> int | None:
-    steps: dict[tuple[int, int], set[int]] = {}
-    for side, results in enumerate((first, second)):
-        for result in results:
-            steps.setdefault((side, result.seed), set()).add(result.agent_steps)
-    common = {step for step in set.intersection(*steps.values()) if at is None or step <= at}
-    return max(common) if common else None
-
-
-def _paper_tasks_in(rows: list[TaskComparison]) -> int:
-    return len(normalised({row.task: {0: 0.0} for row in rows}))
-
-
 def _conclusion(gap: Estimate, first: str, second: str) -> str:
     return {
         "above": f"{first} is better on average over these tasks",
@@ -168,22 +155,26 @@ def _conclusion(gap: Estimate, first: str, second: str) -> str:
     }[interval_verdict(gap)]
 
 
-def other_differences(sources: tuple[str, str], tasks: Collection[str]) -> list[str]:
-    """In what else the runs of two sources differ on these tasks; results from files do not say."""
+def other_differences(sides: Sequence[Iterable[tuple[RunRecord, str]]], tasks: Collection[str]) -> list[str]:
+    """In what else the runs of two sides differ on these tasks; nothing is known of a side without runs.
+
+    Args:
+        sides: of each its runs, with what their results are listed under (`labelled_runs`).
+        tasks: that are compared.
+    """
     found: list[dict[str, set[str]]] = []
-    for path, _, chosen in (source.partition("@") for source in sources):
-        if not Path(path).is_dir():
-            return []
+    for side in sides:
         values: dict[str, set[str]] = {}
-        for run, label in labelled_runs([Path(path)]):
-            settings, versions = run.info["settings"], run.info.get("versions", {})
-            if chosen not in ("", label) or settings["task"] not in tasks:
+        for settings, versions in ((run.info["settings"], run.info.get("versions", {})) for run, _ in side):
+            if settings["task"] not in tasks:
                 continue
             record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
-            for name, value in {**record, "program": versions.get("source", "not recorded")}.items():
+            for name, value in {**record, "source": versions.get("source", "not recorded")}.items():
                 values.setdefault(name, set()).add(str(value))
         found.append(values)
+    if not all(found):
+        return []
     names = dict.fromkeys(name for values in found for name in values)
-    sides = {name: [" or ".join(sorted(values.get(name, {"none"}))) for values in found] for name in names}
-    parts = [f"{name} {' against '.join(pair)}" for name, pair in sides.items() if pair[0] != pair[1]]
+    pairs = {name: [" or ".join(sorted(values.get(name, {"none"}))) for values in found] for name in names}
+    parts = [f"{name} {' against '.join(pair)}" for name, pair in pairs.items() if pair[0] != pair[1]]
     return [f"The two differ in: {'; '.join(parts)}."] if parts else []

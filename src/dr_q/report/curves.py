@@ -7,14 +7,12 @@ from typing import Any
 
 from dr_q.kit import ConfigError
 from dr_q.paper import paper_tasks, published_score
-from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
+from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.model import counterpart
+from dr_q.report.numbers import count
 from dr_q.report.results import preset_of
 from dr_q.report.statistics import FEWEST_SEEDS, mean_curve
-from dr_q.report.style import style
 from dr_q.run_folder import RunRecord
-
-MOST_COLUMNS = 4
 
 
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
@@ -28,8 +26,7 @@ def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
             by_task.setdefault(run.info["settings"]["task"], []).append(run)
     if not by_task:
         raise ConfigError("no run has an evaluation yet: nothing to draw; wait for its first")
-    columns = min(MOST_COLUMNS, len(by_task))
-    rows = -(-len(by_task) // columns)
+    rows, columns = grid(len(by_task))
     size = (7.0, 4.4) if len(by_task) == 1 else (3.6 * columns, 2.9 * rows + 0.4)
     figure, panels = new_figure(*size, rows, columns, len(by_task))
     order = list(dict.fromkeys(preset_of(run) for run in runs))
@@ -49,11 +46,8 @@ def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -
         i = order.index(preset_of(run))
         i = i if i not in taken else max(*taken, len(order) - 1) + 1
         taken.add(i)
-        label = plain_text(f"{name} ({curve.seeds} seed{'s' if curve.seeds > 1 else ''})")
-        panel.plot(curve.steps, [v.value for v in curve.values], **style(i), label=label, linewidth=1.6, markersize=3)
-        if curve.seeds >= FEWEST_SEEDS:
-            low, high = [v.low for v in curve.values], [v.high for v in curve.values]
-            panel.fill_between(curve.steps, low, high, color=style(i)["color"], alpha=0.2, linewidth=0)
+        label = plain_text(f"{name} ({count(curve.seeds, 'seed')})")
+        draw_mean_curve(panel, curve.steps, curve.values, i, width=1.6, marker=3, label=label)
     _published_lines(panel, task, [preset_of(run) for run in runs])
     panel.set_title(plain_text(task), fontsize=8.5, loc="left")
     panel.xaxis.set_major_formatter(lambda x, _: short_count(x))

@@ -1,22 +1,26 @@
 """A report's figures: the page's charts as PNG files, legible without colour. They are drawn from the model."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.report.canvas import new_figure, plain_text, save_figure, short_count
-from dr_q.report.model import OTHER, STATISTICS, Curve, Report, Task
+from dr_q.paper import SUITES
+from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
+from dr_q.report.claims import Judgement, preset_curve
+from dr_q.report.model import STATISTICS, Curve, Report, Task
+from dr_q.report.results import Result
 from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
 from dr_q.report.wording import how_early, mean_label, suite_title
 
-_COLUMNS = 4
 _LEGEND = 6
 """Entries of a legend in one row, at most."""
 _LEGEND_ROW = 0.18
 """Its height in inches."""
+_LEGEND_ENTRY = 1.9
+"""The width in inches of one entry, a preset with its seeds."""
 _GREY = "0.35"
 _TALL = 34
 """Rows of one column of a dot plot."""
@@ -30,13 +34,12 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
         tasks = [task for task in tasks if any(task.name == name for name, _ in curves)]
         if not tasks:
             continue
-        columns = min(_COLUMNS, len(tasks))
-        rows = math.ceil(len(tasks) / columns)
+        rows, columns = grid(len(tasks))
         figure, axes = new_figure(max(5.2, 2.9 * columns), 2.2 * rows + 0.9, rows, columns, len(tasks))
         for panel, task in zip(axes, tasks, strict=True):
             _curve_panel(panel, report, task, curves)
         shown = {preset for _, preset in curves}
-        _legend(figure, report, shown, paper=suite != OTHER)
+        _legend(figure, report, shown, paper=suite in SUITES)
         save_figure(
             figure,
             f"{suite_title(suite)}: return (mean over seeds, 95% interval) by agent steps",
@@ -52,12 +55,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
         curve = curves.get((task.name, series.name)) if series.ours else None
         if curve is None:
             continue
-        look = style(series.style)
-        mean, low, high = zip(*curve.values, strict=True)
-        every = max(1, len(curve.steps) // 4)
-        panel.plot(curve.steps, mean, linewidth=1.3, markersize=3.2, markevery=(series.style % every, every), **look)
-        if not math.isnan(low[-1]):
-            panel.fill_between(curve.steps, low, high, color=look["color"], alpha=0.18, linewidth=0)
+        draw_mean_curve(panel, curve.steps, curve.values, series.style, width=1.3, marker=3.2, markers=4)
         last = max(last, curve.steps[-1])
     published = [s for s in every_series if not s.ours and s.counterpart and s.name in task.published]
     end = max(last, task.budget or 0) or 1
@@ -116,8 +114,7 @@ def comparison_figure(report: Report, path: Path) -> None:
         ]
         for found in shown
     ]
-    columns = min(3, len(shown))
-    rows = math.ceil(len(shown) / columns)
+    rows, columns = grid(len(shown), 3)
     height = (0.19 * max(map(len, bars)) + 0.75) * rows + 0.5
     figure, axes = new_figure(max(5.2, 3.3 * columns), height, rows, columns, len(shown))
     for panel, found, means in zip(axes, shown, bars, strict=True):
@@ -151,8 +148,7 @@ def profile_figure(report: Report, path: Path) -> None:
     suites = [name for name in report.suites if any(p.suite == name for p in report.profiles)]
     if not suites:
         return
-    columns = min(3, len(suites))
-    rows = math.ceil(len(suites) / columns)
+    rows, columns = grid(len(suites), 3)
     figure, axes = new_figure(max(5.2, 3.4 * columns), 2.5 * rows + 0.9, rows, columns, len(suites))
     styles = {series.name: series.style for series in series_of(report) if series.ours}
     for panel, suite in zip(axes, suites, strict=True):
@@ -207,6 +203,57 @@ def ablation_figure(report: Report, path: Path) -> None:
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
     save_figure(figure, _titled(report, "Normalised score of every preset, 95% interval"), path)
+
+
+def draw_claims(
+    results: Sequence[Result], presets: Sequence[str], judged: Sequence[Judgement], title: str, path: Path
+) -> None:
+    """Learning curves of every task judged, a line for each preset; under each panel what is seen."""
+    from matplotlib.lines import Line2D
+
+    known = {result.task for result in results}
+    tasks = [task for task in dict.fromkeys(j.task for j in judged) if task in known]
+    rows, columns = grid(len(tasks))
+    figure, panels = new_figure(max(5.6, 3.3 * columns), 3.1 * rows + 0.9, rows, columns, len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for index, preset in enumerate(presets):
+            found = preset_curve(results, task, preset)
+            if found.steps:
+                draw_mean_curve(panel, found.steps, found.values, index, markers=6, edges=True)
+        panel.set_title(plain_text(task), fontsize=8.5, loc="left", pad=4)
+        said = [f"{j.says}: {j.seen}" for j in judged if j.task == task]
+        panel.set_xlabel("\n".join(["agent steps", *map(plain_text, said)]), fontsize=7)
+        panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
+        panel.locator_params(axis="x", nbins=5)
+        panel.set_xlim(left=0)
+    for row in range(rows):
+        panels[row * columns].set_ylabel("return", fontsize=8)
+    handles = [
+        Line2D(
+            [],
+            [],
+            linewidth=1.5,
+            markersize=4.5,
+            label=plain_text(f"{name} ({_seed_counts(results, name)})"),
+            **style(i),
+        )
+        for i, name in enumerate(presets)
+    ]
+    fitting = max(1, int(figure.get_figwidth() / _LEGEND_ENTRY))
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(fitting, len(handles)), frameon=False, fontsize=8
+    )
+    save_figure(figure, title, path)
+
+
+def _seed_counts(results: Iterable[Result], preset: str) -> str:
+    by_task: dict[str, set[int]] = {}
+    for result in results:
+        if result.preset == preset:
+            by_task.setdefault(result.task, set()).add(result.seed)
+    counts = sorted({len(seeds) for seeds in by_task.values()}) or [0]
+    text = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{text} seed{'' if counts == [1] else 's'}"
 
 
 FIGURES: dict[str, Callable[[Report, Path], None]] = {

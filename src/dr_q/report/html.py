@@ -12,13 +12,13 @@ from typing import Any
 
 from dr_q import __version__
 from dr_q.paper import Published
-from dr_q.report.model import Report
-from dr_q.report.numbers import significant
-from dr_q.report.series import series_of
-from dr_q.report.statistics import CONFIDENCE, FEWEST_SEEDS, REPETITIONS, Estimate
-from dr_q.report.tables import Cell, Row, Table, VerdictCell, tables_of
-from dr_q.report.verdicts import PUBLISHED_SEEDS
-from dr_q.report.wording import facts, findings, suite_title, warnings
+from dr_q.report.model import STATISTICS, Report
+from dr_q.report.numbers import count, significant
+from dr_q.report.series import ours, paper, series_of
+from dr_q.report.statistics import FEWEST_SEEDS, REPETITIONS, Estimate
+from dr_q.report.tables import Cell, Row, Table, tables_of
+from dr_q.report.verdicts import PUBLISHED_SEEDS, SIGNIFICANT, PublishedVerdict
+from dr_q.report.wording import aggregate_source, facts, findings, suite_title, warnings, why
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
@@ -77,10 +77,10 @@ def data(report: Report) -> dict[str, Any]:
         "suites": [{"name": name, "title": suite_title(name)} for name in report.suites],
         "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
-        "confidence": CONFIDENCE,
         "repetitions": REPETITIONS,
         "fewestSeeds": FEWEST_SEEDS,
         "verdictSeeds": PUBLISHED_SEEDS,
+        "significant": SIGNIFICANT,
         "tasks": [
             {**task._asdict(), "published": {name: _triple(cell) for name, cell in task.published.items()}}
             for task in report.tasks
@@ -95,6 +95,41 @@ def data(report: Report) -> dict[str, Any]:
                 "shares": [_triple(share) for share in found.shares],
             }
             for found in report.profiles
+        ],
+        "statistics": STATISTICS,
+        "finals": [
+            {
+                "task": final.task,
+                "suite": final.suite,
+                "series": ours(final.preset),
+                "normalised": _triple(final.normalised),
+                "verdict": _verdict(final.verdict) if final.published else None,
+            }
+            for final in report.finals
+        ],
+        "aggregates": [
+            {
+                "suite": found.suite,
+                "series": (ours if found.ours else paper)(found.name),
+                "about": f"{found.name}, {aggregate_source(found)}, {count(found.tasks, 'task')}",
+                "values": {name: _triple(found.value(name)) for name in STATISTICS},
+            }
+            for found in report.aggregates
+        ],
+        "improvements": [
+            {"suite": suite, "series": ours(preset), "value": _triple(pair.improvement)}
+            for suite, preset, pair in report.comparisons
+            if pair.improvement is not None
+        ],
+        "runs": [
+            {
+                "name": run.name,
+                "task": run.task,
+                "suite": run.suite,
+                "series": ours(run.preset),
+                "milliseconds": {part: significant(x) for part, x in run.milliseconds.items()},
+            }
+            for run in report.runs
         ],
         "tables": {table.name: _table(table) for table in tables_of(report)},
     }
@@ -121,15 +156,19 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _cell(cell: Cell) -> Any:
-    if isinstance(cell, VerdictCell):
-        return {"verdict": cell.what, "why": cell.why}
+    if isinstance(cell, PublishedVerdict):
+        return _verdict(cell)
     if isinstance(cell, Estimate | Published):
         return {"value": _triple(cell), "printed": isinstance(cell, Published)}
     return significant(cell) if isinstance(cell, float) else cell
 
 
-def _triple(values: Estimate | Published) -> list[float | None]:
-    return [significant(x) for x in values]
+def _verdict(verdict: PublishedVerdict) -> dict[str, str]:
+    return {"verdict": verdict.what, "why": why(verdict)}
+
+
+def _triple(values: Estimate | Published | None) -> list[float | None] | None:
+    return None if values is None else [significant(x) for x in values]
 
 
 def _script_safe(text: str) -> str:

@@ -22,6 +22,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
+from dr_q.report.numbers import count
 from dr_q.report.results import Result, changes_of
 from dr_q.report.statistics import (
     Estimate,
@@ -35,12 +36,12 @@ from dr_q.report.statistics import (
     profile,
     scores_in_budget,
 )
-from dr_q.report.verdicts import DIFFERENCE_VERDICTS, PublishedVerdict, published_verdict
-from dr_q.run_folder import RunRecord, run_timing
+from dr_q.report.verdicts import DIFFERENCE_VERDICTS, BudgetStage, PublishedVerdict, budget_stage, published_verdict
+from dr_q.run_folder import RunRecord, run_timing, seed_steps_per_s
 from dr_q.settings import SCHEDULE, usual_settings
 
 OTHER = "other"
-"""The suite of tasks that are not the paper's."""
+"""The suite of tasks that no family knows."""
 STATISTICS = ("Mean", "Median", "IQM")
 PROFILE_POINTS = 61
 
@@ -51,7 +52,7 @@ class Task(NamedTuple):
     name: str
     suite: str
     budget: int | None
-    """The paper's agent steps; None: the task is not in the paper."""
+    """Agent steps, the paper's for its tasks; None: no family knows the task."""
     published: dict[str, Published]
     """By algorithm."""
 
@@ -79,15 +80,15 @@ class Final(NamedTuple):
     """By seed."""
     estimate: Estimate
     normalised: Estimate | None
-    """None: the task is not in the paper."""
+    """None: no family knows the task."""
     published: Published | None
     """The score of the algorithm that the preset is."""
     verdict: PublishedVerdict
 
     @property
-    def at_budget(self) -> bool:
-        """Whether the score is that of the paper's budget."""
-        return self.step == self.budget
+    def stage(self) -> BudgetStage | None:
+        """Where the score is against the budget; None: there is none."""
+        return None if self.budget is None else budget_stage(self.step, self.budget)
 
 
 class SuiteAggregate(NamedTuple):
@@ -161,9 +162,9 @@ class RunSummary(NamedTuple):
     """Of packages, the device and the source, as run.json says."""
 
     @property
-    def step_milliseconds(self) -> float:
-        """Of an agent step of all seeds; 0: not recorded."""
-        return sum(self.milliseconds.values(), 0.0)
+    def seed_steps_per_s(self) -> float | None:
+        """None: not recorded."""
+        return seed_steps_per_s(self.milliseconds.values(), self.seeds)
 
 
 class ChangedSetting(NamedTuple):
@@ -287,28 +288,28 @@ def build_report(
         by.setdefault((result.task, result.preset), []).append(result)
     tasks = sorted({result.task for result in results}, key=task_order)
     suites = [name for name in (*known_suites(), OTHER) if any(suite_of(task) == name for task in tasks)]
-    say(f"learning curves of {len(tasks):,} task{'' if len(tasks) == 1 else 's'}")
+    say(f"learning curves of {count(len(tasks), 'task')}")
     pairs = [(task, preset) for task in tasks for preset in presets if (task, preset) in by]
     curves = [_curve(*pair, by[pair]) for pair in pairs]
     finals = {(c.task, c.preset): _final(c.task, c.preset, by[c.task, c.preset]) for c in curves if c.steps}
-    say(f"aggregates and profiles of {len(suites):,} suite{'' if len(suites) == 1 else 's'}")
-    papers = [suite for suite in suites if suite != OTHER]
-    published = [_published_whole(suite, name) for suite in papers for name in algorithms(suite)]
-    overall = [found for suite in papers for found in _aggregates(suite, presets, finals, published)]
+    say(f"aggregates and profiles of {count(len(suites), 'suite')}")
+    known = [suite for suite in suites if suite != OTHER]
+    published = [_published_whole(suite, name) for suite in known for name in algorithms(suite)]
+    overall = [found for suite in known for found in _aggregates(suite, presets, finals, published)]
     profiles = _profiles(suites, presets, finals)
     say(f"comparisons with {base}")
     return Report(
         base=base,
         presets=presets,
         suites=suites,
-        algorithms=[name for name in algorithms() if any(name in algorithms(suite) for suite in papers)],
+        algorithms=[name for name in algorithms() if any(name in algorithms(suite) for suite in known)],
         tasks=[_task(name) for name in tasks],
         curves=[curve for curve in curves if curve.steps],
         without_common_step=[(curve.task, curve.preset) for curve in curves if not curve.steps],
         finals=list(finals.values()),
         aggregates=overall,
         published_aggregates=published,
-        common_means=[found for suite in papers if (found := _common_means(suite, presets, finals))],
+        common_means=[found for suite in known if (found := _common_means(suite, presets, finals))],
         profiles=profiles,
         comparisons=_comparisons(suites, presets, base, results),
         runs=_runs(labelled),
@@ -347,11 +348,11 @@ def task_order(name: str) -> tuple:
 
 
 def budget_shares(finals: Iterable[Final]) -> tuple[float, float] | None:
-    """The least and the largest share of the paper's budget that scores are at; None: all are at its end."""
-    known = [(final.step, final.budget) for final in finals if final.budget]
-    if all(step >= budget for step, budget in known):
+    """The least and the largest share of the budget that scores are at; None: none is before its end."""
+    finals = list(finals)
+    if not any(final.stage == "before" for final in finals):
         return None
-    shares = [step / budget for step, budget in known]
+    shares = [final.step / final.budget for final in finals if final.budget]
     return min(shares), max(shares)
 
 
@@ -402,7 +403,7 @@ def _aggregates(
         if not scores:
             continue
         found, complete = aggregates(scores), len(scores) == every
-        at_budget = sum(finals[task, preset].at_budget for task in scores)
+        at_budget = sum(finals[task, preset].stage == "at" for task in scores)
         yield SuiteAggregate(
             suite, preset, True, found.tasks, complete, at_budget, found.seeds, found.mean, found.median, found.iqm
         )
@@ -480,7 +481,7 @@ def _comparisons(suites: list[str], presets: list[str], base: str, results: list
                 continue
             try:
                 pair = compare(sides[suite, preset], sides[suite, base], (preset, base))
-            except ValueError:  # no task in common
+            except ConfigError:  # no task in common
                 continue
             found.append(PresetComparison(suite, preset, pair))
     return _corrected_over_suites(found)
@@ -518,6 +519,3 @@ def _changed(run: RunRecord, label: str) -> Iterable[ChangedSetting]:
     of_run = {name: value for name, value in of_run.items() if value != usual[name]}
     for name, value in {**changes_of(run.info), **of_run}.items():
         yield ChangedSetting(label, settings["task"], name, value, usual.get(name))
-
-
-__all__ = ["Report", "build_report", "counterpart"]

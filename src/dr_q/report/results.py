@@ -42,10 +42,10 @@ def changes_of(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_labels(runs: Sequence[RunRecord]) -> list[str]:
-    """What the results of several runs are listed under: `preset_of`, and the settings that tell runs of a task apart.
+    """What the results of several runs are listed under: `preset_of`, and the settings that distinguish runs of a task.
 
     A setting counts for all runs of a preset if it differs between two of them on the same task. A run that has there
-    what its preset has (`changes_of`) keeps the preset's name, if that is enough to tell them apart.
+    what its preset has (`changes_of`) keeps the preset's name, if that is enough to distinguish them.
     """
     labels = [preset_of(run) for run in runs]
     differing = _differing(runs, labels)

@@ -70,10 +70,20 @@ def by_seed(results: Iterable[Result]) -> Curves:
     return found
 
 
-def common_steps(curves: Curves) -> list[int]:
-    """The steps that every seed was evaluated at, in order."""
-    steps = [set(points) for points in curves.values()]
-    return sorted(set.intersection(*steps)) if steps else []
+def common_steps(seeds: Iterable[Mapping[int, float]], at: int | None = None) -> list[int]:
+    """The steps that every seed was evaluated at, in order; with `at` those up to it.
+
+    Args:
+        seeds: of each its score by agent steps; those of several presets may be given together.
+        at: agent steps.
+    """
+    steps = [set(points) for points in seeds]
+    return sorted(step for step in set.intersection(*steps) if at is None or step <= at) if steps else []
+
+
+def scores_at(curves: Curves, step: int) -> dict[int, float]:
+    """The score of each seed at a step that all of them have."""
+    return {seed: points[step] for seed, points in sorted(curves.items())}
 
 
 def mean_curve(curves: Curves) -> MeanCurve:
@@ -82,9 +92,8 @@ def mean_curve(curves: Curves) -> MeanCurve:
     Args:
         curves: for each seed its score by agent steps; `by_seed` makes them from results.
     """
-    steps = common_steps(curves)
-    table = np.array([[points[step] for step in steps] for points in curves.values()])
-    return MeanCurve(steps, means(table) if steps else [], len(curves))
+    steps = common_steps(curves.values())
+    return MeanCurve(steps, [mean(scores_at(curves, step).values()) for step in steps], len(curves))
 
 
 def final_scores(results: Iterable[Result], at: int | None = None) -> tuple[Scores, dict[str, int]]:
@@ -98,10 +107,9 @@ def final_scores(results: Iterable[Result], at: int | None = None) -> tuple[Scor
     scores, steps = {}, {}
     for task, own in sorted(by_task.items()):
         curves = by_seed(own)
-        common = [step for step in common_steps(curves) if at is None or step <= at]
+        common = common_steps(curves.values(), at)
         if common:
-            steps[task] = common[-1]
-            scores[task] = {seed: points[common[-1]] for seed, points in sorted(curves.items())}
+            steps[task], scores[task] = common[-1], scores_at(curves, common[-1])
     return scores, steps
 
 
@@ -134,35 +142,18 @@ def sample(values: Iterable[float]) -> Sample:
 
 
 def sample_mean(of: Sample) -> Estimate:
-    """Its mean with its interval, by Student's t; as `mean`, where single seeds are not known."""
-    return _of_samples(of.mean, of)
+    """Its mean with its interval, by Student's t."""
+    return _welch([(of.mean, of)])
 
 
 def sample_difference(a: Sample, b: Sample) -> Estimate:
-    """Mean of a minus mean of b, by Welch's t; as `difference`, where single seeds are not known."""
-    return _of_samples(a.mean - b.mean, a, b)
-
-
-def _of_samples(value: float, *samples: Sample) -> Estimate:
-    if min(s.seeds for s in samples) < FEWEST_SEEDS:
-        return Estimate(value, np.nan, np.nan)
-    return satterthwaite(value, [(s.deviation**2 / s.seeds, s.seeds - 1) for s in samples])
+    """Mean of a minus mean of b, by Welch's t."""
+    return _welch([(a.mean - b.mean, a, b)])
 
 
 def mean(values: Iterable[float]) -> Estimate:
-    """Mean with its interval, by Student's t."""
-    return means(np.asarray(list(values), float)[:, None])[0]
-
-
-def means(values: np.ndarray) -> list[Estimate]:
-    """The same of every column of a [seeds, columns] table."""
-    from scipy import stats
-
-    count = len(values)
-    middle, half = values.mean(axis=0), np.full(values.shape[1], np.nan)
-    if count >= FEWEST_SEEDS:
-        half = stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1) * values.std(axis=0, ddof=1) / np.sqrt(count)
-    return [Estimate(float(x), float(x - h), float(x + h)) for x, h in zip(middle, half, strict=True)]
+    """Mean over seeds with its interval, by Student's t."""
+    return sample_mean(sample(values))
 
 
 def aggregates(scores: Scores) -> Aggregates:
@@ -182,8 +173,7 @@ def profile(scores: Scores, thresholds: np.ndarray) -> list[Estimate]:
 
 def difference(a: Iterable[float], b: Iterable[float]) -> Estimate:
     """Mean of a minus mean of b, by Welch's t."""
-    first, second = (np.asarray(list(values), float) for values in (a, b))
-    return _welch([(float(first.mean() - second.mean()), first, second)])
+    return sample_difference(sample(a), sample(b))
 
 
 def difference_p(a: Iterable[float], b: Iterable[float]) -> float:
@@ -225,9 +215,10 @@ def overall(a: Scores, b: Scores) -> tuple[Estimate, Estimate]:
     intervals are too short everywhere.)
     """
     pairs = [tuple(np.asarray(list(x[task].values()), float) for x in (a, b)) for task in a if task in b]
+    samples = [(sample(first), sample(second)) for first, second in pairs]
     wins = [_better(first, second) for first, second in pairs]
-    gap = _welch([(float(first.mean() - second.mean()), first, second) for first, second in pairs])
-    chance = _welch([(float(x.mean()), x.mean(axis=1), x.mean(axis=0)) for x in wins])
+    gap = _welch([(first.mean - second.mean, first, second) for first, second in samples])
+    chance = _welch([(float(x.mean()), sample(x.mean(axis=1)), sample(x.mean(axis=0))) for x in wins])
     if chance.low == chance.high:  # 0 or 1, on which seeds of no overlap have no interval
         return gap, Estimate(chance.value, np.nan, np.nan)
     return gap, Estimate(chance.value, *np.clip(chance[1:], 0.0, 1.0).tolist())
@@ -240,18 +231,17 @@ def _better(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def mean_over_tasks(scores: Scores) -> Estimate:
     """Of each task's mean over its seeds, however many."""
-    samples = [np.asarray(list(seeds.values()), float) for seeds in scores.values()]
-    return _welch([(float(sample.mean()), sample) for sample in samples])
+    samples = [sample(seeds.values()) for seeds in scores.values()]
+    return _welch([(of.mean, of) for of in samples])
 
 
-def _welch(tasks: Sequence[tuple[float, *tuple[np.ndarray, ...]]]) -> Estimate:
+def _welch(tasks: Sequence[tuple[float, *tuple[Sample, ...]]]) -> Estimate:
     """The mean of values, each with the samples whose means' variances add up to its own (Welch-Satterthwaite)."""
     value = float(np.mean([x for x, *_ in tasks]))
-    samples = [sample for _, *own in tasks for sample in own]
-    if min(map(len, samples)) < FEWEST_SEEDS:
+    samples = [of for _, *own in tasks for of in own]
+    if min(of.seeds for of in samples) < FEWEST_SEEDS:
         return Estimate(value, np.nan, np.nan)
-    parts = [(float(sample.var(ddof=1)) / len(sample) / len(tasks) ** 2, len(sample) - 1) for sample in samples]
-    return satterthwaite(value, parts)
+    return satterthwaite(value, [(of.deviation**2 / of.seeds / len(tasks) ** 2, of.seeds - 1) for of in samples])
 
 
 def satterthwaite(value: float, parts: Sequence[tuple[float, int]]) -> Estimate:

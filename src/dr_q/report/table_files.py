@@ -9,7 +9,8 @@ from dr_q.paper import Published
 from dr_q.report.model import Report
 from dr_q.report.numbers import number, significant
 from dr_q.report.statistics import Estimate
-from dr_q.report.tables import Cell, Column, Row, Table, VerdictCell
+from dr_q.report.tables import Cell, Column, Row, Table
+from dr_q.report.verdicts import PublishedVerdict
 
 WIDE = 7
 """Columns from which on a LaTeX table is scaled to the page, if it is wider."""
@@ -144,7 +145,7 @@ def _has_interval(table: Table, index: int) -> bool:
 def _csv_cell(cell: Cell, interval: bool) -> list[str | int | float | None]:
     if isinstance(cell, Estimate | Published):
         return [significant(x) for x in cell]
-    value = cell.what if isinstance(cell, VerdictCell) else significant(cell) if isinstance(cell, float) else cell
+    value = cell.what if isinstance(cell, PublishedVerdict) else significant(cell) if isinstance(cell, float) else cell
     return [value, None, None] if interval else [value]
 
 
@@ -184,7 +185,7 @@ def _latex_cells(columns: list[Column], row: Row, stacked: bool) -> list[str]:
 def _latex_cell(column: Column, cell: Cell, stacked: bool) -> str:
     if cell is None:
         return ""
-    if isinstance(cell, VerdictCell):
+    if isinstance(cell, PublishedVerdict):
         return escape(cell.what)
     if isinstance(cell, Estimate | Published):
         # Published scores are repeated digit by digit.

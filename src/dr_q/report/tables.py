@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dr_q.paper import TABLE_NOTES, Published, algorithms, published_score
+from dr_q.paper import SUITES, TABLE_NOTES, Published, algorithms, published_score
 from dr_q.report.model import (
     OTHER,
     STATISTICS,
@@ -19,17 +19,9 @@ from dr_q.report.numbers import count
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
 from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import how_early, mean_label, setting_text, some, suite_title, why
+from dr_q.report.wording import aggregate_source, how_early, how_late, mean_label, setting_text, some, suite_title
 
-
-class VerdictCell(NamedTuple):
-    """A verdict, and the figures behind it."""
-
-    what: str
-    why: str
-
-
-Cell = str | int | float | Estimate | Published | VerdictCell | None
+Cell = str | int | float | Estimate | Published | PublishedVerdict | None
 
 
 class Column(NamedTuple):
@@ -70,23 +62,14 @@ class Table(NamedTuple):
 
 def tables_of(report: Report) -> list[Table]:
     """All of them, in the order of the page."""
-    return [
-        *(score_table(report, suite) for suite in report.suites),
-        finals_table(report),
-        aggregate_table(report),
-        improvement_table(report),
-        ablation_table(report),
-        speed_table(report),
-        settings_table(report),
-        versions_table(report),
-    ]
+    return [*(score_table(report, suite) for suite in report.suites), *(make(report) for make in TABLES.values())]
 
 
 def score_table(report: Report, suite: str) -> Table:
     """Our scores of a suite, and the paper's."""
     here = [final for final in report.finals if final.suite == suite]
     mine = [preset for preset in report.presets if any(final.preset == preset for final in here)]
-    theirs = list(algorithms(suite)) if suite != OTHER else []
+    in_paper, theirs = suite in SUITES, list(algorithms(suite))
     columns = [Column("task", "text"), Column("agent steps", "count")]
     for preset in mine:
         columns.append(Column(preset, "score", ours(preset), "ours"))
@@ -103,27 +86,24 @@ def score_table(report: Report, suite: str) -> Table:
         for preset, final in zip(mine, own, strict=True):
             cells.append(final.estimate if final else None)
             if counterpart(preset) in theirs:
-                cells.append(_verdict(final.verdict) if final else None)
+                cells.append(final.verdict if final else None)
         cells += [published_score(name, algorithm) for algorithm in theirs]
         rows.append(Row(cells, suite, name, has_runs=any(own)))
     seeds = [_seed_range(preset, [final for final in here if final.preset == preset]) for preset in mine]
     notes = [f"Seeds of each task: {', '.join(seeds)}."]
-    footer = []
-    if suite != OTHER:
-        notes += [f"{task.name}: {task.note}." for task in tasks_of(suite) if task.note]
+    notes += [f"{task.name}: {task.note}." for task in tasks_of(suite) if task.note]
+    if in_paper:
         notes += [f"In the paper: {note.what}" for note in TABLE_NOTES if note.suite in (suite, "all")]
-        footer = _footer(report, suite, columns)
-    early = how_early(here)
+    footer = _footer(report, suite, columns) if suite != OTHER else []
+    early, late = how_early(here), how_late(here)
+    if late:
+        notes.insert(0, late)
     if early:
-        arrive = "Published scores are of the end: they show where our runs should arrive, not how they compare."
-        notes.insert(0, f"{early[0].upper()}{early[1:]}. {arrive}")
+        arrive = " Published scores are of the end: they show where our runs should arrive, not how they compare."
+        notes.insert(0, f"{early[0].upper()}{early[1:]}.{arrive if in_paper else ''}")
     title = f"{suite_title(suite)}: {'' if early else 'final '}scores"
-    title += ("" if suite == OTHER else " compared with the paper's") + (f" ({early})" if early else "")
+    title += (" compared with the paper's" if in_paper else "") + (f" ({early})" if early else "")
     return Table(f"scores-{suite}", title, columns, rows, footer, notes, "")
-
-
-def _verdict(verdict: PublishedVerdict) -> VerdictCell:
-    return VerdictCell(verdict.what, why(verdict))
 
 
 def _seed_range(preset: str, finals: list[Final]) -> str:
@@ -175,8 +155,7 @@ def finals_table(report: Report) -> Table:
     rows = []
     for final in report.finals:
         cells: list[Cell] = [final.task, final.preset, final.step, final.budget, len(final.scores), final.estimate]
-        said = _verdict(final.verdict) if final.published else None
-        cells += [final.normalised, final.published, said]
+        cells += [final.normalised, final.published, final.verdict if final.published else None]
         rows.append(Row(cells, final.suite, final.task, ours(final.preset)))
     return Table("finals", "Final scores and verdicts", columns, rows, [], [], "")
 
@@ -194,21 +173,22 @@ def aggregate_table(report: Report) -> Table:
     ]
     rows = []
     for found in report.aggregates:
-        source = "runs" if found.ours else "published" if found.complete else "published, same tasks"
-        cells: list[Cell] = [suite_title(found.suite), found.name, source, found.tasks, found.at_budget, found.seeds]
-        cells += [found.mean, found.median, found.iqm]
+        cells: list[Cell] = [suite_title(found.suite), found.name, aggregate_source(found), found.tasks]
+        cells += [found.at_budget, found.seeds, found.mean, found.median, found.iqm]
         rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
     notes = [
         "Over all tasks of a suite the paper's aggregates are as published. Over some of its tasks they are computed "
         "from the published means of the same tasks. An IQM needs single runs, which are not published."
     ]
-    early = sorted({final.task for final in report.finals if final.budget is not None and not final.at_budget})
+    early, late = sorted({final.task for final in report.finals if final.stage == "before"}), how_late(report.finals)
     if early:
         notes.append(
-            f"Not at the paper's budget: {count(len(early), 'task')} ({some(early)}). Aggregates with them are of "
+            f"Before the budget's end: {count(len(early), 'task')} ({some(early)}). Aggregates with them are of "
             "early scores. Published ones are of the end: they show where our runs should arrive, not how they compare."
         )
-    missing = "No task of the paper's: there is no normalisation to average with."
+    if late:
+        notes.append(late)
+    missing = "No task that a family knows: there is no normalisation to average with."
     return Table("aggregates", "Normalised aggregates", columns, rows, [], notes if rows else [], missing)
 
 
@@ -255,9 +235,10 @@ def ablation_table(report: Report) -> Table:
     rows = []
     for suite, preset, pair in report.comparisons:
         for row in pair.tasks:
-            seeds = f"{row.seeds[0]} and {row.seeds[1]}"
+            first, second = row.samples
             p = None if math.isnan(row.p_holm) else row.p_holm
-            cells: list[Cell] = [row.task, preset, row.agent_steps, seeds, *row.means, row.difference]
+            cells: list[Cell] = [row.task, preset, row.agent_steps, f"{first.seeds} and {second.seeds}"]
+            cells += [first.mean, second.mean, row.difference]
             rows.append(Row([*cells, p, row.verdict, row.improvement], suite, row.task, ours(preset)))
     rows.sort(key=lambda row: task_order(row.task))
     notes = [
@@ -283,8 +264,8 @@ def speed_table(report: Report) -> Table:
     ]
     rows = []
     for run in report.runs:
-        total = run.step_milliseconds
-        speed: list[Cell] = [1000 * run.seeds / total, total] if total else ["not recorded", None]
+        rate = run.seed_steps_per_s
+        speed: list[Cell] = [rate, sum(run.milliseconds.values())] if rate else ["not recorded", None]
         device = str(run.versions.get("device", "not recorded"))
         cells: list[Cell] = [run.name, run.task, run.preset, device, run.seeds, *speed]
         cells += [run.milliseconds.get(part) for part in parts]
@@ -332,4 +313,16 @@ def versions_table(report: Report) -> Table:
     return Table("versions", "Versions", columns, rows, [], [], missing)
 
 
-__all__ = ["Cell", "Column", "Row", "Table", "VerdictCell", "tables_of"]
+TABLES: dict[str, Callable[[Report], Table]] = {
+    "finals": finals_table,
+    "aggregates": aggregate_table,
+    "improvement": improvement_table,
+    "ablations": ablation_table,
+    "speed": speed_table,
+    "settings": settings_table,
+    "versions": versions_table,
+}
+"""Those of every report, by name."""
+
+
+__all__ = ["TABLES", "Cell", "Column", "Row", "Table", "tables_of"]

@@ -29,13 +29,31 @@ def difference_verdict(difference: float, p_holm: float) -> DifferenceVerdict:
     return "above" if difference > 0 else "below"
 
 
-def interval_verdict(difference: Estimate) -> DifferenceVerdict:
-    """The rule for a single difference, such as a mean over all tasks: its 95% interval excludes 0, or does not."""
+def interval_verdict(difference: Estimate, margin: float = 0.0) -> DifferenceVerdict:
+    """The rule for a single difference, such as a mean over all tasks: its 95% interval excludes 0, or does not.
+
+    Args:
+        difference: with its interval.
+        margin: what is called little; the interval must lie beyond it.
+    """
     if math.isnan(difference.low):
         return "too few seeds"
-    if difference.low <= 0 <= difference.high:
+    if difference.low <= margin and difference.high >= -margin:
         return "no significant difference"
-    return "above" if difference.value > 0 else "below"
+    return "above" if difference.low > margin else "below"
+
+
+def is_little(difference: Estimate, margin: float) -> bool:
+    """Whether the whole 95% interval of a difference lies within a margin; without an interval it is not known to."""
+    return -margin <= difference.low and difference.high <= margin
+
+
+BudgetStage = Literal["before", "at", "after"]
+
+
+def budget_stage(step: int, budget: int) -> BudgetStage:
+    """Where agent steps are against a budget."""
+    return "before" if step < budget else "at" if step == budget else "after"
 
 
 class PublishedVerdict(NamedTuple):
@@ -59,8 +77,8 @@ def published_verdict(
     """
     if published is None or budget is None:
         what, overlap = "not in the paper", None
-    elif step < budget:
-        what, overlap = "too few steps", None
+    elif (stage := budget_stage(step, budget)) != "at":
+        what, overlap = "too few steps" if stage == "before" else "after the budget", None
     elif seeds < PUBLISHED_SEEDS:
         what, overlap = "too few seeds", None
     elif math.isnan(published.low):

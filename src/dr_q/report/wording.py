@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dr_q.paper import paper_tasks
+from dr_q.paper import SUITES, paper_tasks
 from dr_q.report.compare import holm_note
-from dr_q.report.model import OTHER, Final, Report, SuiteMeans, VerdictCounts, budget_shares
+from dr_q.report.model import OTHER, Final, Report, SuiteAggregate, SuiteMeans, VerdictCounts, budget_shares
 from dr_q.report.numbers import count
 from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
 
@@ -72,24 +72,42 @@ def warnings(report: Report) -> list[str]:
 
 
 def how_early(finals: Iterable[Final]) -> str:
-    """At what share of the paper's steps runs are; nothing where all are at its end."""
+    """At what share of the budget's steps runs are; nothing where none is before its end."""
+    finals = list(finals)
     shares = budget_shares(finals)
     if shares is None:
         return ""
     low, high = (f"{100 * share:.3g}" for share in shares)
-    return f"our runs are at {low if low == high else f'{low} to {high}'}% of the paper's steps"
+    whose = "the paper's" if all(final.suite in SUITES for final in finals if final.budget) else "their budget's"
+    return f"our runs are at {low if low == high else f'{low} to {high}'}% of {whose} steps"
+
+
+def how_late(finals: Iterable[Final]) -> str:
+    """Which scores are after the budget; nothing where none is."""
+    late = sorted({final.task for final in finals if final.stage == "after"})
+    if not late:
+        return ""
+    return f"After the budget: {count(len(late), 'task')} ({some(late)}). Seeds share no earlier evaluation."
 
 
 def why(verdict: PublishedVerdict) -> str:
     """The figures behind a verdict."""
     if verdict.what == "not in the paper":
         return "the paper has no score to compare with"
-    text = f"{count(verdict.seeds, 'seed')} at {verdict.step:,} of {verdict.budget:,} steps"
+    seeds = count(verdict.seeds, "seed")
+    if verdict.what == "after the budget":
+        return f"{seeds} at {verdict.step:,} steps, which share no evaluation up to the budget of {verdict.budget:,}"
+    text = f"{seeds} at {verdict.step:,} of {verdict.budget:,} steps"
     if verdict.what == "too few seeds":
         text += f"; {PUBLISHED_SEEDS} seeds are needed"
     if verdict.overlap is not None:
         text += f"; the two intervals {'overlap' if verdict.overlap else 'do not overlap'}"
     return text
+
+
+def aggregate_source(found: SuiteAggregate) -> str:
+    """What an aggregate is computed from."""
+    return "runs" if found.ours else "published" if found.complete else "published, same tasks"
 
 
 def mean_label(means: SuiteMeans) -> str:

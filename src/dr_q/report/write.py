@@ -1,17 +1,18 @@
-"""A report's folder."""
+"""A report's folder, and the files of an experiment's claims."""
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dr_q.kit import RunFolderError
+from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.figures import FIGURES, curve_grids
 from dr_q.report.html import GENERATOR, page
 from dr_q.report.model import OTHER, Report, known_suites
 from dr_q.report.results import Result, write_results
 from dr_q.report.table_files import csv_text, curves_csv, latex_main, latex_pages, latex_text, profiles_csv
-from dr_q.report.tables import tables_of
+from dr_q.report.tables import TABLES, tables_of
 
-_TABLES = ("finals", "aggregates", "improvement", "ablations", "speed", "settings", "versions")
 _HEAD = 2_000
 """Characters at the beginning of a page among which its generator is named."""
 
@@ -60,9 +61,30 @@ def write_report(
 def _files(out: Path) -> list[Path]:
     """Everything that a report can write: what an earlier one left is not to be taken for this one's."""
     suites = (*known_suites(), OTHER)
-    tables = [*(f"scores-{suite}" for suite in suites), *_TABLES]
+    tables = [*(f"scores-{suite}" for suite in suites), *TABLES]
     return [
         *(out / "tables" / f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
         *(out / "tables" / name for name in ("curves.csv", "profiles.csv", "tables.tex")),
         *(out / "figures" / f"{name}.png" for name in (*FIGURES, *(f"curves-{suite}" for suite in suites))),
     ]
+
+
+def write_curves(results: Sequence[Result], presets: Sequence[str], path: Path) -> None:
+    """Every point of the figure of claims."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"])
+        for task in dict.fromkeys(result.task for result in results):
+            for preset in presets:
+                found = preset_curve(results, task, preset)
+                for step, value in zip(found.steps, found.values, strict=True):
+                    writer.writerow([task, preset, step, found.seeds, *(f"{x:.6g}" for x in value)])
+
+
+def write_verdicts(judged: Iterable[Judgement], path: Path) -> None:
+    """Every verdict on a claim, with the difference behind it."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["task", "statement", "verdict", "why", "agent_steps", "difference", "low", "high"])
+        for j in judged:
+            writer.writerow([*j[:5], *(f"{x:.6g}" for x in j.difference)])

@@ -40,6 +40,7 @@ from dr_q.run_folder.tables import (
     last_metrics,
     read_rows,
     run_timing,
+    seed_steps_per_s,
 )
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "run_of_policy",
     "run_timing",
     "runs_without_evaluations",
+    "seed_steps_per_s",
     "source_digest",
     "spaces_of",
     "tensorboard_folder",

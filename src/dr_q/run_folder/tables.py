@@ -122,6 +122,12 @@ def run_timing(folder: Path) -> dict[str, float]:
     return {part.removeprefix("ms_"): sum(float(row[part] or 0) for row in rows) / len(rows) for part in parts}
 
 
+def seed_steps_per_s(milliseconds: Iterable[float], seeds: int) -> float | None:
+    """How fast a run is, from the milliseconds of the parts of an agent step of all seeds; None where they are 0."""
+    total = sum(milliseconds)
+    return 1000 * seeds / total if total > 0 else None
+
+
 def last_evaluations(folder: Path) -> list[dict[str, str]]:
     """The rows of evals.csv of the newest agent step, as far as they are written."""
     return _last_rows(folder / EVALS)

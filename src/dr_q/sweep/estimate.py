@@ -8,7 +8,7 @@ import numpy as np
 
 from dr_q.envs import EnvSpec, known_tasks, make_env
 from dr_q.kit import ConfigError, TaskError
-from dr_q.run_folder import run_timing
+from dr_q.run_folder import run_timing, seed_steps_per_s
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
 
@@ -181,8 +181,7 @@ def _throughput(
 
 def _rate_of(job: Job) -> float | None:
     # Evaluations are not asked for: a run that was killed may have left half a row of them.
-    milliseconds = sum(run_timing(job.folder).values())
-    return 1000 * job.settings.seeds / milliseconds if milliseconds > 0 else None
+    return seed_steps_per_s(run_timing(job.folder).values(), job.settings.seeds)
 
 
 def _env_specs(spec: SweepSpec) -> tuple[dict[str, EnvSpec], list[str]]:

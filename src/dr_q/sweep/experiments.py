@@ -9,22 +9,14 @@ from typing import Any, Literal, NamedTuple
 from dr_q.envs import NOISE_DIMS, known_tasks
 from dr_q.kit import ConfigError, MissingPackageError, did_you_mean
 from dr_q.report import Result, build_report, read_results
-from dr_q.report.claims import (
-    Claim,
-    Judgement,
-    claims_on,
-    draw_claims,
-    judge,
-    judge_published,
-    sentence,
-    write_curves,
-    write_verdicts,
-)
+from dr_q.report.claims import Claim, Judgement, claims_on, judge, judge_difference, judge_published, sentence
+from dr_q.report.numbers import with_interval
 from dr_q.report.results import listed_as
-from dr_q.report.statistics import FEWEST_SEEDS, difference
+from dr_q.report.statistics import sample, sample_difference
+from dr_q.report.write import write_curves, write_verdicts
 from dr_q.sweep.driver import run_sweep
 from dr_q.sweep.estimate import Estimate, estimate
-from dr_q.sweep.spec import SEEDS, SweepOptions, SweepSpec
+from dr_q.sweep.spec import RESULTS_FILE, SEEDS, SweepOptions, SweepSpec
 
 _NOISY = f"+noise{NOISE_DIMS}"
 _ANALYSED_AT = 200_000
@@ -256,7 +248,7 @@ def run_experiment(
 
 def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line: None) -> Finding:
     """The figure and the sentences of an experiment whose runs are finished."""
-    results = read_results([out / name / "results.csv" for name, _ in planned.sweeps])
+    results = read_results([out / name / RESULTS_FILE for name, _ in planned.sweeps])
     ends_in = planned.experiment.ends_in
     if ends_in == "published":
         return _compared_with_the_paper(planned, results, out)
@@ -267,6 +259,8 @@ def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line:
 
 def _presets(planned: Plan, results: list[Result], out: Path) -> Finding:
     """Learning curves of all presets, and a verdict for each claim."""
+    from dr_q.report.figures import draw_claims
+
     experiment = planned.experiment
     names = [listed_as(preset, n) for n in experiment.noise for preset in experiment.presets]
     judged = {
@@ -340,21 +334,15 @@ def _by_age(planned: Plan, out: Path, say: Callable[[str], None]) -> Finding:
 
 def _judge_old(task: str, lap: list[Any], faded: list[Any], budget: int) -> Judgement:
     """Do old transitions keep more of their value with LAP alone? By the logarithm of old to new, over seeds."""
-    kept = [[_kept(p) for p in side] for side in (lap, faded)]
-    gap = difference(kept[0], kept[1])
-    says = "with LAP alone old transitions keep larger values"
-    means = [math.exp(sum(side) / len(side)) for side in kept]
-    why = (
-        f"90% quantile of |TD error| x fade, oldest bucket over newest: {means[0]:.3g} in mr.q, {means[1]:.3g} in "
-        f"dr.q, log ratio {gap.value:+.3g}" + ("" if math.isnan(gap.low) else f" [{gap.low:+.3g}, {gap.high:+.3g}]")
+    claim = Claim("with LAP alone old transitions keep larger values", "mr.q", "dr.q")
+    kept = [sample(map(_kept, side)) for side in (lap, faded)]
+    gap = sample_difference(kept[0], kept[1])
+    shares = [f"{math.exp(of.mean):.3g} in {name}" for of, name in zip(kept, (claim.first, claim.second), strict=True)]
+    found = (
+        f"90% quantile of |TD error| x fade, oldest bucket over newest: {', '.join(shares)}, "
+        f"log ratio {with_interval(gap, '+.3g')}"
     )
-    at = lap[0].origin.agent_steps
-    if at < budget:
-        why = f"only {at:,} of {budget:,} steps were run; {why}"
-        return Judgement(task, says, "not decidable", why, at, gap)
-    if math.isnan(gap.low):
-        return Judgement(task, says, "not decidable", f"fewer than {FEWEST_SEEDS} seeds; {why}", at, gap)
-    return Judgement(task, says, "seen" if gap.low > 0 else "not seen", why, at, gap)
+    return judge_difference(task, claim, gap, lap[0].origin.agent_steps, budget, found)
 
 
 def _kept(priorities: Any) -> float:

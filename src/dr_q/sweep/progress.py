@@ -3,7 +3,15 @@
 from typing import NamedTuple
 
 from dr_q.kit import DamagedFileError
-from dr_q.run_folder import checkpoint_steps, is_run, last_evaluations, last_metrics, read_run_json
+from dr_q.report.statistics import sample
+from dr_q.run_folder import (
+    checkpoint_steps,
+    is_run,
+    last_evaluations,
+    last_metrics,
+    read_run_json,
+    seed_steps_per_s,
+)
 from dr_q.sweep.spec import Job
 
 
@@ -42,7 +50,7 @@ def progress_of(job: Job) -> Progress:
     return Progress(
         info["status"],
         info["agent_steps"] if info["status"] == "finished" else max(steps),
-        sum(scores) / len(scores) if scores else None,
+        sample(scores).mean if scores else None,
         _rate(metrics[-1], len(info["seeds"])) if metrics else None,
         int(evaluations[-1]["agent_steps"]) if evaluations else 0,
     )
@@ -54,5 +62,4 @@ def checkpoint_of(job: Job) -> int:
 
 
 def _rate(row: dict[str, str], seeds: int) -> float | None:
-    milliseconds = sum(float(value) for name, value in row.items() if name.startswith("ms_") and value)
-    return 1000 * seeds / milliseconds if milliseconds > 0 else None
+    return seed_steps_per_s((float(value) for name, value in row.items() if name.startswith("ms_") and value), seeds)

@@ -1,12 +1,19 @@
 // How numbers are written, and where axes have their ticks.
+/** As `toFixed`, but of two digits equally near the even one, as Python does. */
+const fixed = (value, digits) => {
+  // Only an odd multiple of 2^-(digits + 1) lies in the middle, and one digit more writes it exactly.
+  const tie = Math.abs(value * 2 ** (digits + 1)) % 2 === 1;
+  const cut = value.toFixed(digits + 1).slice(0, -1).replace(/\.$/, "");
+  return tie && /[02468]$/.test(cut) ? cut : value.toFixed(digits);
+};
 /** As `number` in numbers.py. */
 const number = (value, kind) => {
   let text;
-  if (kind === "count") text = Math.round(value).toLocaleString("en-US");
-  else if (kind === "unit") text = value.toFixed(3);
+  if (kind === "count") text = (+fixed(value, 0)).toLocaleString("en-US");
+  else if (kind === "unit") text = fixed(value, 3);
   else {
     const size = Math.abs(value);
-    text = value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
+    text = fixed(value, size >= 100 ? 0 : size >= 10 ? 1 : 2);
     if (kind === "signed" && value >= 0) text = "+" + text;
   }
   return text.replace("-", "−");

@@ -1,7 +1,6 @@
 // The sections of the page, each made from the data and the state.
-const columnAt = (table, label) => data.tables[table].columns.findIndex((column) => column.label === label);
-const finals = new Map(data.tables.finals.rows.map((row) => [JSON.stringify([row.task, row.series]), row.cells]));
-const finalCell = (task, key, label) => finals.get(JSON.stringify([task, key]))?.[columnAt("finals", label)] ?? null;
+const finals = new Map(data.finals.map((final) => [JSON.stringify([final.task, final.series]), final]));
+const finalOf = (task, key) => finals.get(JSON.stringify([task, key]));
 const curvesOf = new Map();
 for (const curve of data.curves) curvesOf.set(curve.task, [...(curvesOf.get(curve.task) ?? []), curve]);
 
@@ -27,7 +26,7 @@ const renderCurves = () => {
       const scores = theirs.filter((s) => Object.hasOwn(task.published, s.name)).map((s) => ({ s, triple: task.published[s.name] }));
       const reference = scores.find(({ s }) => s.counterpart === data.base)?.triple[0] ?? null;
       const end = Math.max(...lines.map((l) => l.xs[l.xs.length - 1])) || 1;
-      const said = finalCell(task.name, `ours ${data.base}`, "verdict");
+      const said = finalOf(task.name, `ours ${data.base}`)?.verdict;
       const ended = lines.map(({ s, xs, values, seeds }) =>
         `${s.name}, ${seeds} seeds: ${estimate(values.at(-1), "score")} at ${number(xs.at(-1), "count")} steps`);
       const label = `${task.name}. ${ended.join("; ")}`;
@@ -49,15 +48,12 @@ const renderCurves = () => {
 const renderAggregates = () => {
   const box = $("aggregate-charts");
   forget(box);
-  const table = data.tables.aggregates;
-  const rows = table.rows.filter(visible);
-  if (!rows.length) return;
-  ["Mean", "Median", "IQM"].forEach((statistic) => {
-    const at = columnAt("aggregates", statistic);
+  const rows = data.aggregates.filter(visible);
+  data.statistics.forEach((statistic) => {
     const items = shownSuites().map((suite) => ({
       label: suite.title,
-      items: rows.filter((row) => row.suite === suite.name && row.cells[at] !== null).map(({ cells, series: key }) => (
-        { s: series.get(key), triple: cells[at].value, what: `${cells[1]}, ${cells[2]}, ${cells[3]} tasks` })),
+      items: rows.filter((row) => row.suite === suite.name && row.values[statistic] !== null)
+        .map((row) => ({ s: series.get(row.series), triple: row.values[statistic], what: row.about })),
     })).filter((row) => row.items.length);
     const chart = { label: `${statistic} of normalised scores`, rows: items, kind: "unit", labelShare: 0.42 };
     if (items.length) box.append(card(statistic, chartNode((width) => dotChart(width, chart))));
@@ -87,12 +83,11 @@ const renderProfiles = () => {
 const renderImprovement = () => {
   const box = $("improvement-chart");
   forget(box);
-  const rows = data.tables.improvement.rows.filter(visible);
-  const at = columnAt("improvement", "probability of improvement");
+  const rows = data.improvements.filter(visible);
   const items = shownSuites().map((suite) => ({
     label: suite.title,
     items: rows.filter((row) => row.suite === suite.name)
-      .map((row) => ({ s: series.get(row.series), triple: row.cells[at].value })),
+      .map((row) => ({ s: series.get(row.series), triple: row.value })),
   })).filter((row) => row.items.length);
   const chart = {
     label: `probability of improvement over ${data.base}`, rows: items, kind: "unit",
@@ -111,8 +106,7 @@ const renderAblations = () => {
   for (const suite of shownSuites()) {
     const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
       label: shortName(t.name),
-      items: presets.map((s) => ({ s, cell: finalCell(t.name, s.key, "normalised") }))
-        .filter(({ cell }) => cell).map(({ s, cell }) => ({ s, triple: cell.value })),
+      items: presets.map((s) => ({ s, triple: finalOf(t.name, s.key)?.normalised })).filter(({ triple }) => triple),
     })).filter((row) => row.items.length);
     const chart = { label: `${suite.title}: normalised last scores`, rows, kind: "unit", labelShare: 0.42 };
     const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
@@ -120,16 +114,14 @@ const renderAblations = () => {
   }
 };
 
-const timeShares = (row, table) => {
-  const parts = table.columns.map((c, i) => [c.label, row.cells[i]]).filter(([label, value]) => label.endsWith(", ms") && value);
+const timeShares = (run) => {
+  const parts = Object.entries(run.milliseconds).filter(([, value]) => value);
   const total = parts.reduce((sum, [, value]) => sum + value, 0);
-  if (!total) return null;
-  return parts.map(([label, value]) => `${label.slice(0, -4)} ${Math.round((100 * value) / total)}%`).join(", ");
+  return parts.map(([part, value]) => `${part} ${Math.round((100 * value) / total)}%`).join(", ");
 };
 const renderSpeed = () => {
   $("speed-table").replaceChildren(tableNode("speed"));
-  const table = data.tables.speed;
-  const said = table.rows.filter(visible).map((row) => [row.cells[0], timeShares(row, table)]).filter(([, text]) => text);
+  const said = data.runs.filter(visible).map((run) => [run.name, timeShares(run)]).filter(([, text]) => text);
   if (!said.length || said.length > 12) return;
   const lines = said.map(([name, text]) => el("li", {}, `Where ${name} spent its time: ${text}.`));
   $("speed-table").append(el("ul", { class: "notes" }, ...lines));
@@ -154,9 +146,9 @@ const renderSummary = () => {
   for (const s of shownPresets()) {
     const grid = el("div", { class: "counts" });
     for (const suite of shownSuites()) {
-      const said = data.tables.finals.rows
-        .filter((row) => row.series === s.key && row.suite === suite.name && visible(row))
-        .map((row) => finalCell(row.task, s.key, "verdict")?.verdict).filter(Boolean);
+      const said = data.finals
+        .filter((final) => final.series === s.key && final.suite === suite.name && visible(final))
+        .flatMap((final) => final.verdict?.verdict ?? []);
       if (!said.length) continue;
       const bar = el("div", { class: "bar" });
       for (const what of ["below", "inside", "above", ...new Set(said.filter((w) => !VERDICTS.includes(w)))]) {

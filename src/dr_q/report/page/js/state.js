@@ -36,6 +36,6 @@ const writeHash = () => {
 const matches = (task) => task.toLowerCase().includes(state.q.trim().toLowerCase());
 const visible = (row) =>
   (!row.suite || state.suites.has(row.suite)) && (!row.series || !state.hide.has(row.series)) &&
-  (!row.task || matches(row.task)) && (row.has_runs || state.all);
+  (!row.task || matches(row.task)) && (row.has_runs !== false || state.all);
 const shownPresets = () => data.series.filter((s) => s.ours && !state.hide.has(s.key));
 const shownSuites = () => data.suites.filter((s) => state.suites.has(s.name));
