@@ -73,8 +73,7 @@ class StoredCheckpoint:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._record = _read_index(folder)
-        self._version: int = check_format(self._record, folder)
+        self._record, self._version = _read_index(folder)
         self.agent_steps: int = self._record["agent_steps"]
         self.seeds: list[int] = self._record["seeds"]
         self.capacity: int = self._record["capacity"]
@@ -200,12 +199,16 @@ def _chunk_folder(checkpoints: Path, seed: int) -> Path:
     return checkpoints / "replay" / f"seed{seed}"
 
 
-def _read_index(folder: Path) -> dict[str, Any]:
+def _read_index(folder: Path) -> tuple[dict[str, Any], int]:
+    """What checkpoint.json says, and its format; that comes first, because a newer one may have other fields."""
     try:
         record = json.loads((folder / _INDEX).read_text())
     except (OSError, ValueError):
-        raise DamagedFileError(f"{folder / _INDEX} cannot be read") from None
+        record = None
+    if not isinstance(record, dict):
+        raise DamagedFileError(f"{folder / _INDEX} cannot be read")
+    version = check_format(record, folder / _INDEX)
     missing = [name for name in ("agent_steps", "seeds", "capacity", "episodes", "chunks") if name not in record]
     if missing:
         raise DamagedFileError(f"{folder / _INDEX} is damaged: it has no {missing[0]}")
-    return record
+    return record, version

@@ -44,7 +44,9 @@ def policy_record(path: str | Path) -> dict[str, Any]:
         record = json.loads(file.read_text())
     except ValueError:
         record = {}
-    missing = [name for name in _NEEDED if not isinstance(record, dict) or name not in record]
+    record = record if isinstance(record, dict) else {}
+    check_format(record, file)  # first: a newer one may have other fields
+    missing = [name for name in _NEEDED if name not in record]
     try:
         if not missing:
             spaces_of(record)
@@ -52,7 +54,6 @@ def policy_record(path: str | Path) -> dict[str, Any]:
         missing = ["spaces"]
     if missing:
         raise DamagedFileError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
-    check_format(record, file)
     return record
 
 
