@@ -147,3 +147,15 @@ def test_settings_of_another_version_or_none_are_called_that(damage, kind, messa
     (run / "run.json").write_text(json.dumps(info))
     with pytest.raises(kind, match=message):
         dr_q.train(resume=run, steps=200)
+
+
+def test_what_run_json_lacks_is_named_or_has_its_default(copy):
+    run = copy("states")
+    info = json.loads((run / "run.json").read_text())
+    del info["settings"]["checkpoint_every"]
+    (run / "run.json").write_text(json.dumps(info))
+    assert dr_q.train(resume=run, quiet=True).status == "finished"
+    for name in ("agent_steps", "seeds"):
+        (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if key != name}))
+        with pytest.raises(dr_q.DamagedFileError, match=f"run.json is damaged: it has no {name}"):
+            analyse.open_run(run)

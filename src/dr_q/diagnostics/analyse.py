@@ -92,7 +92,7 @@ class OneStep(NamedTuple):
 
 def open_run(folder: Path) -> SavedRun:
     """A run's folder; RunFolderError where it is none, or has no checkpoint."""
-    record = read_run(folder)
+    record = read_run(folder, "seeds", "agent_steps")
     checkpoints = Checkpoints(folder, record.info["seeds"])
     if not checkpoints.steps():
         advice = f"resume it: dr-q train --resume {folder}"

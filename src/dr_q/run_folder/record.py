@@ -22,15 +22,19 @@ class RunRecord(NamedTuple):
     """For each seed (agent_steps, mean return), in order."""
 
 
-def read_run(folder: str | Path) -> RunRecord:
+def read_run(folder: str | Path, *needed: str) -> RunRecord:
     """A run's folder.
+
+    Args:
+        folder: Where it is.
+        needed: What run.json must have besides its settings.
 
     Raises:
         RunFolderError: If it is none, or has no evaluation yet.
         DamagedFileError: If a file is not whole.
     """
     folder = Path(folder)
-    info = read_run_json(folder)
+    info = read_run_json(folder, *needed)
     if not (folder / EVALS).exists():
         raise RunFolderError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
     evaluations: dict[int, list[tuple[int, float]]] = {}

@@ -96,13 +96,13 @@ def train(settings: Settings, folder: Path, options: Options, *, resume: bool = 
         check_new_folder(folder)
     with lock_run_folder(folder):
         if resume:
-            _check_nothing_is_lost(folder)
+            _check_nothing_is_lost(folder, settings.checkpoint_every)
         else:
             check_new_folder(folder)  # another process may have had it meanwhile
         return _train(settings, folder, options, resume=resume)
 
 
-def _check_nothing_is_lost(folder: Path) -> None:
+def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
     """Refuse to begin again where that would erase results.
 
     A run that was killed or failed before its first checkpoint may; one whose checkpoints are gone may not.
@@ -110,7 +110,7 @@ def _check_nothing_is_lost(folder: Path) -> None:
     if not is_run(folder):
         return
     info = read_run_json(folder, "status", "agent_steps", "seeds")
-    failed_early = info["agent_steps"] <= info["settings"]["checkpoint_every"] and info["status"] == "failed"
+    failed_early = info["agent_steps"] <= checkpoint_every and info["status"] == "failed"
     if info["agent_steps"] > 0 and not failed_early and not checkpoint_steps(folder):
         raise RunFolderError(
             f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
