@@ -130,7 +130,7 @@ class SeedEnvs:
         if step.terminated or step.truncated:
             self._episode += 1
             self._actions = []
-            _write(obs, self._env.reset(self._episode_seed()))
+            _write(obs, self._reset())
         else:
             _write(obs, step.obs)
 
@@ -142,7 +142,7 @@ class SeedEnvs:
         """Start an episode and take the given actions; the observation they lead to is acted on next."""
         self._episode, self._actions = episode, []
         _, obs, _ = self._views(arrays)
-        _write(obs, self._env.reset(self._episode_seed()))
+        _write(obs, self._reset())
         for action in actions:
             step = self._env.step(action)
             self._actions.append(np.asarray(action, np.float32))
@@ -155,7 +155,9 @@ class SeedEnvs:
         while len(self._eval) < len(arrays.eval_seed):
             self._eval.append(self._make())
         for i, seed in enumerate(arrays.eval_seed):
-            _write(arrays.eval_obs, self._eval[i].reset(int(seed)), i)
+            obs = self._eval[i].reset(int(seed))
+            self._check_obs(obs, lambda seed=seed: f"the reset of the evaluation episode of seed {seed}")
+            _write(arrays.eval_obs, obs, i)
         arrays.eval_running[:] = 1
         arrays.eval_reward[:] = 0
 
@@ -182,23 +184,28 @@ class SeedEnvs:
             self._viewed = arrays, views
         return self._viewed[1]
 
-    def _episode_seed(self) -> int:
-        return stream_seed(self._seed, "train", self._episode)
+    def _reset(self) -> dict[str, np.ndarray]:
+        """Start the training episode whose number is `_episode`."""
+        obs = self._env.reset(stream_seed(self._seed, "train", self._episode))
+        self._check_obs(obs, lambda: f"the reset of training episode {self._episode}")
+        return obs
 
     def _no_actions(self) -> np.ndarray:
         return np.zeros((0, self.spec.action.dim), np.float32)
 
     def _check(self, step: Step, when: Callable[[], str]) -> None:
         """Refuse NaN and infinite values: they would spread through the networks without a message."""
-        for name in self._vectors:
-            if not _all_finite(step.obs[name]):
-                of = "" if name == SINGLE else f" '{name}'"
-                where = _where_not_finite(step.obs[name])
-                what = f"an observation{of} that is NaN or infinite in its components {where}"
-                raise EnvError(f"the environment gave {what}, in {when()}")
+        self._check_obs(step.obs, when)
         if not abs(step.reward) <= LARGEST:  # true for nan
             limits = "" if not math.isfinite(step.reward) else f", more than float32 holds ({LARGEST:.0e}): scale it"
             raise EnvError(f"the environment gave a reward of {step.reward}{limits}, in {when()}")
+
+    def _check_obs(self, obs: dict[str, np.ndarray], when: Callable[[], str]) -> None:
+        for name in self._vectors:
+            if not _all_finite(obs[name]):
+                of = "" if name == SINGLE else f" '{name}'"
+                what = f"an observation{of} that is NaN or infinite in its components {_where_not_finite(obs[name])}"
+                raise EnvError(f"the environment gave {what}, in {when()}")
 
 
 def _write(views: dict[str, np.ndarray], obs: dict[str, np.ndarray], where: Any = ...) -> None:
