@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from dr_q.envs import Pool, ProcessPool, Source, open_pool
+from dr_q.envs import Pool, ProcessPool
 from dr_q.learner import Learner
 from dr_q.training.evaluate import Evaluator
-from dr_q.training.loop import evaluation_pool, keep_compiled_programs
+from dr_q.training.loop import evaluation_pool, keep_compiled_programs, training_pool
 from dr_q.training.plan import plan_for
 from dr_q.training.settings import EVAL_EPISODES, EVAL_EVERY, Settings
 from dr_q.training.step import Clock, Stepper
@@ -98,11 +98,9 @@ def bench(
 ) -> Figures:
     """Measure `steps` agent steps, rounded up to whole target periods."""
     keep_compiled_programs()
-    if in_process is None:
-        in_process = settings.seeds == 1
     period = settings.config.target_period
     steps = -(-steps // period) * period
-    pool = open_pool(Source(settings.task), settings.seed_list, settings.eval_episodes, in_process=in_process)
+    pool = training_pool(settings, in_process)
     stepper = None
     try:
         plan = plan_for(settings, pool.spec)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q.config import changed_settings
-from dr_q.envs import Pool, Source, Transitions, cores, open_pool
+from dr_q.envs import Pool, ProcessPool, Source, Transitions, cores, open_pool
 from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError
 from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load, to_checkpoint
@@ -120,9 +120,7 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
 
 def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
     keep_compiled_programs()
-    in_process = options.in_process if options.in_process is not None else settings.seeds == 1
-    source = Source(settings.task, settings.noise_dims)
-    pool = open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process)
+    pool = training_pool(settings, options.in_process)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
     run: _Run | None = None
 
@@ -132,7 +130,7 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
             for ends in (run.display, run.writers):
                 with contextlib.suppress(Exception):
                     ends.close()
-        if not in_process:
+        if isinstance(pool, ProcessPool):
             pool.close()
 
     try:
@@ -146,17 +144,22 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
         pool.close()
 
 
+def training_pool(settings: Settings, in_process: bool | None = None) -> Pool:
+    """Simulators to train on: in this process or, by default for several seeds, in a process for each."""
+    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process)
+
+
 def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
-    """How to open simulators for evaluating in the background, if that is wanted or, by default, worth it."""
+    """How to open simulators for evaluating in the background, if that is asked for or, by default, worth it."""
     if background is None:  # on the CPU the cores are busy learning; a caller's own environment may not travel
         named = isinstance(settings.task, str)
         background = named and jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
+    return (lambda: _pool(settings, in_process=False, spin=False)) if background else None
 
-    def open_now() -> Pool:
-        source = Source(settings.task, settings.noise_dims)
-        return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=False, spin=False)
 
-    return open_now if background else None
+def _pool(settings: Settings, *, in_process: bool, spin: bool | None = None) -> Pool:
+    source = Source(settings.task, settings.noise_dims)
+    return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process, spin=spin)
 
 
 class _Run:
