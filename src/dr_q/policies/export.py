@@ -18,16 +18,11 @@ from dr_q.run_folder import (
     read_policy_weights,
     read_run_json,
     run_of_policy,
-    spaces_of,
     write_policies,
 )
-from dr_q.spaces import Image
+from dr_q.spaces import Image, spaces_from_json
 
 Precision = Literal["float16", "float32"]
-_WRITTEN_ANEW = (
-    *("seeds", "best_seed", "training", "format", "spaces"),
-    *("obs_shape", "history", "action_low", "action_high", "obs_parts", "action_shape"),  # format 1
-)
 
 
 class Exported(NamedTuple):
@@ -53,7 +48,7 @@ def export_policy(
             f"{record['task']} can only be made by your own code, so it cannot be evaluated here; add --episodes 0"
         )
     file, seed = policy_file(path, record, seed)
-    whole = read_policy_weights(file, record)
+    whole, spaces = read_policy_weights(file, record), spaces_from_json(record["spaces"])
     with np.errstate(over="ignore"):  # it is said below, in words
         weights = {name: x.astype(precision) for name, x in whole.items()}
     for name, x in weights.items():
@@ -63,17 +58,16 @@ def export_policy(
             )
         if not np.isfinite(x).all():
             raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use --precision float32")
-    training = _training(path, seed, record["agent_steps"]) or record.get("training")
-    kept = {name: value for name, value in record.items() if name not in _WRITTEN_ANEW}
-    kept |= {"training": training} if training else {}
+    training = _training(path, seed, record["agent_steps"])
+    record |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version
     part = out.resolve().with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
     shutil.rmtree(part, ignore_errors=True)
     try:
-        write_policies(part, spaces_of(record), {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
+        write_policies(part, spaces, {**record, "best_seed": seed, "seeds": [seed]}, {seed: weights})
         returns = evaluate_policy(part, seed, episodes)[1] if episodes else None
         size = (part / file.name).stat().st_size
-        (part / "README.md").write_text(_card(record | kept, seed, of_seeds, precision, size, returns))
+        (part / "README.md").write_text(_card(record, seed, of_seeds, precision, size, returns))
         part.replace(out)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -150,7 +144,7 @@ def _card(
 
 
 def _use(record: dict[str, Any]) -> list[str]:
-    part = spaces_of(record).obs.parts[0][1]
+    part = spaces_from_json(record["spaces"]).obs.parts[0][1]
     if not isinstance(part, Image):
         return [f"action = policy.act(obs)  # observations {part.shape}, actions in the environment's units"]
     image = (part.height, part.width, part.channels)

@@ -12,7 +12,7 @@ RUN/run.json        status, settings, versions            (record.py)
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.checkpoints import Checkpoint, Checkpoints, Chunk, StoredCheckpoint, checkpoint_steps
 from dr_q.run_folder.find import find_runs, is_run, run_of_policy, runs_without_evaluations
-from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
+from dr_q.run_folder.formats import FORMAT
 from dr_q.run_folder.lock import lock_run_folder
 from dr_q.run_folder.policies import (
     POLICY_FOLDER,
@@ -73,9 +73,7 @@ __all__ = [
     "run_timing",
     "runs_without_evaluations",
     "source_digest",
-    "spaces_of",
     "tensorboard_folder",
-    "upgrade_weights",
     "wandb_id",
     "write_arrays",
     "write_policies",
