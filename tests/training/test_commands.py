@@ -284,10 +284,12 @@ def test_lists(capsys):
 
 def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
     assert main(["doctor", "dmc/humanoid-run", "--seeds", "10"]) == 0
     text = capsys.readouterr().out
     assert "ok  gym/Hopper-v4: loads and resets" in text
     assert "HumanoidBench (optional)" in text
+    assert "--  wandb (optional, for --wandb): not installed  ->  pip install 'dr-q[wandb]'" in text
     assert "rendering (pixels, videos)" in text
     assert "replay of 501,000 slots: " in text
     assert "\nmain memory: " in text

@@ -268,7 +268,6 @@ def test_both_signals_before_python_notices_are_received_too():
 FORKS = """
 import os, signal, time
 from dr_q.training.signals import Signals
-from dr_q.training.writers import MetricWriters
 with Signals("stopping") as signals:
     child = os.fork()
     if not child:
