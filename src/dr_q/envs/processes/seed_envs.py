@@ -1,8 +1,9 @@
 """One seed's environments, for training and evaluation, and the arrays through which they are stepped."""
 
 import dataclasses
+import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,19 @@ from dr_q.spaces import SINGLE
 
 LARGEST = float(np.finfo(np.float32).max)
 """Largest reward, positive or negative: rewards are stored in float32."""
+
+
+class Command(enum.IntEnum):
+    """What a worker is told to do: the methods of `SeedEnvs`."""
+
+    BEGIN = 1
+    STEP = 2
+    EVALUATE_BEGIN = 3
+    EVALUATE_STEP = 4
+    OPEN_EPISODE = 5
+    """Answered with a message."""
+    RESTORE = 6
+    """Its arguments come as a message."""
 
 
 @dataclasses.dataclass
@@ -34,7 +48,7 @@ class SharedArrays:
     eval_reward: np.ndarray
     eval_running: np.ndarray
     command: np.ndarray
-    """What to do, as a letter's code."""
+    """What to do: a `Command`."""
     order: np.ndarray
     """Number of commands given."""
     answer: np.ndarray
@@ -116,7 +130,7 @@ class SeedEnvs:
 
     def begin(self, arrays: SharedArrays) -> None:
         """Start the first training episode."""
-        self.restore(arrays, 0, self._no_actions())
+        self.restore(arrays, 0)
 
     def step(self, arrays: SharedArrays) -> None:
         """One training step; at an episode's end the next one starts at once."""
@@ -136,9 +150,9 @@ class SeedEnvs:
 
     def open_episode(self) -> tuple[int, np.ndarray]:
         """The training episode's number and its actions so far."""
-        return self._episode, np.stack(self._actions) if self._actions else self._no_actions()
+        return self._episode, np.array(self._actions, np.float32).reshape(-1, self.spec.action.dim)
 
-    def restore(self, arrays: SharedArrays, episode: int, actions: np.ndarray) -> None:
+    def restore(self, arrays: SharedArrays, episode: int, actions: Iterable[np.ndarray] = ()) -> None:
         """Start an episode and take the given actions; the observation they lead to is acted on next."""
         self._episode, self._actions = episode, []
         _, obs, _ = self._views(arrays)
@@ -189,9 +203,6 @@ class SeedEnvs:
         obs = self._env.reset(stream_seed(self._seed, "train", self._episode))
         self._check_obs(obs, lambda: f"the reset of training episode {self._episode}")
         return obs
-
-    def _no_actions(self) -> np.ndarray:
-        return np.zeros((0, self.spec.action.dim), np.float32)
 
     def _check(self, step: Step, when: Callable[[], str]) -> None:
         """Refuse NaN and infinite values: they would spread through the networks without a message."""
