@@ -152,8 +152,6 @@ class Checkpoints:
         }
         sync_folder(self.folder / "replay")
         write_text(part / _INDEX, json.dumps(record, indent=1) + "\n")
-        if final.exists():  # the same step again, after a resume
-            shutil.rmtree(final)
         part.replace(final)
         sync_folder(self.folder)
         for old in self.steps()[: -self._keep]:
