@@ -6,13 +6,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dr_q.kit import ConfigError, RunFolderError
+from dr_q.kit import ConfigError, RunFolderError, spelled
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.policy import load
 from dr_q.policies.watch import evaluate_policy, returns_text
 from dr_q.report import read_results
 from dr_q.report.results import changes_of, train_command
 from dr_q.run_folder import (
+    check_new_folder,
     policy_file,
     policy_record,
     read_policy_weights,
@@ -40,8 +41,7 @@ def export_policy(
     path: Path, out: Path, seed: int | None = None, precision: Precision = "float16", episodes: int = 10
 ) -> Exported:
     """Write a run's policy to a folder of its own, with a model card; evaluate it as it was written."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunFolderError(f"{out} is not empty; choose another --out, a new or empty folder")
+    check_new_folder(out)
     record = policy_record(path)
     if episodes and record["task"].startswith("callable:"):
         raise ConfigError(
@@ -54,10 +54,10 @@ def export_policy(
     for name, x in weights.items():
         if not np.isfinite(whole[name]).all():
             raise RunFolderError(
-                f"seed {seed} has diverged: {name} of {file} is NaN or infinite; choose another --seed"
+                f"seed {seed} has diverged: {name} of {file} is NaN or infinite; choose another {spelled('seed')}"
             )
         if not np.isfinite(x).all():
-            raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use --precision float32")
+            raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use {spelled('precision')} float32")
     training = _training(path, seed, record["agent_steps"])
     record |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version

@@ -114,7 +114,7 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
     if info["agent_steps"] > 0 and not failed_early and not checkpoint_steps(folder):
         raise RunFolderError(
             f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
-            "be resumed; start a new run with another --out"
+            f"be resumed; start a new run with another {spelled('out')}"
         )
 
 
@@ -285,7 +285,7 @@ class _Run:
             if self.pool.spec.obs.images and jax.default_backend() == "cpu":
                 self.display.say(
                     f"learning begins, with {self.config.target_period} encoder updates at once: from images on a CPU "
-                    "that may take many minutes (--batch-size and --target-period make it less)"
+                    f"that may take many minutes ({spelled('batch_size')} and {spelled('target_period')} make it less)"
                 )
             return
         what = f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
