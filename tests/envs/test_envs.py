@@ -12,14 +12,13 @@ from gymnasium.wrappers import TimeLimit, TransformAction
 from dr_q.envs import (
     NOISE_DIMS,
     Env,
-    EnvError,
-    TaskError,
     canonical,
     make_env,
     stream_seed,
     suite_tasks,
     suites,
 )
+from dr_q.kit import EnvError, TaskError
 from dr_q.paper import paper_tasks
 from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Vector
 from tests.envs import toys

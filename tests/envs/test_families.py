@@ -13,7 +13,6 @@ from dr_q.envs import (
     DEFAULT_AGENT_STEPS,
     ProcessPool,
     Source,
-    TaskError,
     canonical,
     default_steps,
     known_tasks,
@@ -22,6 +21,7 @@ from dr_q.envs import (
     suites,
 )
 from dr_q.envs.families import families
+from dr_q.kit import TaskError
 from dr_q.paper import paper_tasks
 from dr_q.spaces import SINGLE
 

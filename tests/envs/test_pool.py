@@ -8,8 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from dr_q.envs import EnvError, InProcessPool, Pool, ProcessPool, Source, TaskError, WorkerError, make_env
+from dr_q.envs import Pool, ProcessPool, Source, make_env
+from dr_q.envs.processes.pool import InProcessPool
 from dr_q.envs.processes.seed_envs import SeedEnvs, SharedArrays
+from dr_q.kit import EnvError, TaskError, WorkerError
 from dr_q.spaces import SINGLE
 from tests.envs import toys
 

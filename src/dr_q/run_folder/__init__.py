@@ -32,7 +32,6 @@ from dr_q.run_folder.record import (
 )
 from dr_q.run_folder.source import source_digest
 from dr_q.run_folder.tables import (
-    EVAL_COLUMNS,
     Evaluation,
     RunTables,
     evaluation_rows,
@@ -43,7 +42,6 @@ from dr_q.run_folder.tables import (
 )
 
 __all__ = [
-    "EVAL_COLUMNS",
     "FORMAT",
     "POLICY_FOLDER",
     "Checkpoint",
