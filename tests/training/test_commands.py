@@ -179,7 +179,7 @@ def test_video_of_a_policy(tmp_path, capsys):
     assert not np.array_equal(frames[0], frames[-1])
 
 
-def test_another_program_has_another_digest(tmp_path):
+def test_another_version_has_another_digest(tmp_path):
     package = shutil.copytree(Path(dr_q.__file__).parent, tmp_path / "dr_q")
     assert source_digest(package) == source_digest()
     (package / "agent" / "losses.py").write_text("\n")

@@ -1,4 +1,4 @@
-"""A run that is stopped, killed or grown goes on as if nothing had happened, to the byte."""
+"""A run that is stopped, killed or grown continues as if nothing had happened, to the byte."""
 
 import csv
 import json
@@ -94,7 +94,7 @@ def test_a_run_that_draws_uniformly_resumes_to_the_byte(tmp_path):
 
 
 def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path, monkeypatch):
-    """Stopped between two renewals of the targets; its times are those of steps, without compiling."""
+    """Stopped between two copies of the targets; its times are those of steps, without compiling."""
     monkeypatch.setattr(loop, "LOG_EVERY", 2)
 
     def stop(evaluations):

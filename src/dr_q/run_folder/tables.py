@@ -1,4 +1,4 @@
-"""evals.csv and metrics.csv: rows by seed and agent step, appended while a run goes on."""
+"""evals.csv and metrics.csv: rows by seed and agent step, appended while a run trains."""
 
 import csv
 import io
