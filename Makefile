@@ -46,11 +46,12 @@ lint: $(READY)   ## ruff and pyright
 bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the authors' agent
 	$(BIN)/python benchmarks/updates.py $(ARGS)
 
-results: $(READY)  ## tables and pictures of docs/results.md from results/
+results: $(READY)  ## tables and figures of docs/results.md from results/
 	$(BIN)/python results/make.py $(ARGS)
 
-docs-settings: $(READY)  ## the tables of docs/settings.md from the declared settings
+docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md from the declared settings
 	$(BIN)/python -m dr_q.cli.settings_table docs/settings.md
+	$(BIN)/python -m dr_q.cli.settings_table docs/sweeps.md
 
 lock: $(READY)   ## write constraints.txt anew from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^dr-q' > constraints.txt

@@ -40,12 +40,20 @@ class NoLog:
         pass
 
 
+def find_agent(checkout: Path) -> str:
+    """Make the authors' modules importable; what is missing, in a line, if they are not there."""
+    if not (checkout / "DRQ" / "DRQ.py").exists():
+        return f"no authors' agent at {checkout}: expected DRQ/DRQ.py there; give their checkout"
+    sys.path.insert(0, str(checkout / "DRQ"))
+    return ""
+
+
 def main() -> int:
     arguments = tyro.cli(Arguments, description=__doc__)
-    if not (arguments.checkout / "DRQ" / "DRQ.py").exists():
-        print(f"authors.py: no agent at {arguments.checkout}: expected DRQ/DRQ.py there", file=sys.stderr)
+    missing = find_agent(arguments.checkout)
+    if missing:
+        print(f"authors.py: {missing}", file=sys.stderr)
         return 2
-    sys.path.insert(0, str(arguments.checkout / "DRQ"))
     warnings.simplefilter("ignore")  # they convert a tensor that requires a gradient
     import DRQ  # pyright: ignore[reportMissingImports]
     import torch  # pyright: ignore[reportMissingImports]

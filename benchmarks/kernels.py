@@ -49,7 +49,7 @@ class Arguments:
     actions: int = 6
     """Numbers in an action."""
     pixels: bool = False
-    """Observe three pictures of 84 x 84 instead."""
+    """Observe three images of 84 x 84 instead."""
     preset: str = "dr.q"
     """Whose networks and batch."""
     capacity: int = 100_000
@@ -121,7 +121,7 @@ def ready(arguments: Arguments) -> "Learner":
     print("compiling", file=sys.stderr, flush=True)
     seeds.compile()
     for step in range(2 * config.batch_size):
-        seeds.act(outcome(step), exploring=True)
+        seeds.act_randomly(outcome(step))
         seeds.actions()
         seeds.add()
     return seeds

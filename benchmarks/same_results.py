@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+from versions import ROOT, checkout, run_python
+
 SIZES = (
     "--batch-size 32 --zs-dim 32 --zsa-dim 32 --za-dim 16 --encoder-hidden 48 --actor-hidden 32 --critic-hidden 32 "
     "--target-period 50"
@@ -51,15 +52,8 @@ def main() -> int:
     parser.add_argument("--base", default="675da62", help="the commit to compare with")
     parser.add_argument("--out", type=Path, help="where to write the table, as well as printing it")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        base = Path(scratch) / "base"
-        subprocess.run(
-            ["git", "worktree", "add", "--quiet", "--detach", str(base), arguments.base], cwd=ROOT, check=True
-        )
-        try:
-            rows = [compare(case, base, Path(scratch)) for case in CASES]
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(base)], cwd=ROOT, check=True)
+    with tempfile.TemporaryDirectory() as scratch, checkout(arguments.base) as base:
+        rows = [compare(case, base, Path(scratch)) for case in CASES]
     text = table(rows, arguments.base)
     print(text)
     if arguments.out is not None:
@@ -86,13 +80,11 @@ def compare(case: Case, base: Path, scratch: Path) -> Compared:
     folders, seconds = [], []
     for name, source in (("base", base), ("new", ROOT)):
         out = scratch / f"{case.name.replace(' ', '-')}-{name}"
-        command = [sys.executable, "-m", "dr_q", "train", *case.command.split(), "--steps", str(case.steps)]
-        command += ["--checkpoint-every", str(case.steps), "--out", str(out)]
+        steps = str(case.steps)
+        options = [*case.command.split(), "--steps", steps, "--checkpoint-every", steps, "--out", str(out)]
         print(f"{case.name}, {name}", file=sys.stderr, flush=True)
         start = time.perf_counter()
-        # Not where the other version's package is: Python puts the current folder first.
-        environment = {**os.environ, "PYTHONPATH": str(source / "src")}
-        subprocess.run(command, env=environment, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+        run_python(source / "src", "-m", "dr_q", "train", *options)
         seconds.append(time.perf_counter() - start)
         folders.append(out)
     evaluations = [(folder / "evals.csv").read_bytes() for folder in folders]

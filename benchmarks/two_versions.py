@@ -9,17 +9,20 @@ table has the mean over turns and the ratio new / base with its 95% interval (St
 """
 
 import argparse
+import contextlib
+import functools
 import json
-import math
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from dr_q.report.numbers import with_interval
+from dr_q.report.statistics import mean
+from versions import ROOT, checkout, run_python
+
 FIGURES = {
     "seed_steps_per_s": "seed-steps/s, after exploration",
     "step": "agent step of all seeds, ms",
@@ -28,8 +31,6 @@ FIGURES = {
     "action": "outcome to the device, actions back, ms",
     "compile_s": "compile, s",
 }
-T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
-"""Quantiles of Student's t: the script runs where scipy may not be."""
 
 
 def main() -> int:
@@ -38,28 +39,14 @@ def main() -> int:
     base.add_argument("--base", help="a commit to compare with")
     base.add_argument("--base-source", type=Path, help="its package's src folder, where there is no git")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="where to write the table, and beside it every turn as JSON")
+    parser.add_argument("--out", type=Path, help="where to write the table, and next to it every turn as JSON")
     parser.add_argument("--updates", action="store_true", help="time benchmarks/updates.py instead of dr-q bench")
     parser.add_argument("bench", nargs="*", help="arguments of dr-q bench")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        source, tree = arguments.base_source, Path(scratch) / "base"
-        if arguments.base:
-            subprocess.run(
-                ["git", "worktree", "add", "-q", "--detach", str(tree), arguments.base], cwd=ROOT, check=True
-            )
-            source = tree / "src"
-        try:
-            sources = (source.resolve(), ROOT / "src")
-            if arguments.updates:
-                turns = [tuple(measure_updates(one) for one in sources) for _ in range(arguments.turns)]
-            else:
-                turns = [
-                    tuple(measure(one, arguments.bench, scratch) for one in sources) for _ in range(arguments.turns)
-                ]
-        finally:
-            if arguments.base:
-                subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(checkout(arguments.base)) / "src" if arguments.base else arguments.base_source
+        measure = measure_updates if arguments.updates else functools.partial(measure_bench, bench=arguments.bench)
+        turns = [(measure(source.resolve()), measure(ROOT / "src")) for _ in range(arguments.turns)]
     base_name = arguments.base or str(arguments.base_source)
     text = updates_table(turns, base_name) if arguments.updates else table(turns, base_name, arguments.bench)
     print(text)
@@ -69,13 +56,11 @@ def main() -> int:
     return 0
 
 
-def measure(source: Path, bench: list[str], scratch: str) -> dict:
-    file = Path(scratch) / "figures.json"
-    rest = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *rest])}
-    command = [sys.executable, "-m", "dr_q", "bench", *bench, "--json", str(file)]
-    subprocess.run(command, env=environment, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
-    figures = json.loads(file.read_text())
+def measure_bench(source: Path, bench: list[str]) -> dict:
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "figures.json"
+        run_python(source, "-m", "dr_q", "bench", *bench, "--json", str(file))
+        figures = json.loads(file.read_text())
     print(
         f"{figures['machine']['source']}: {figures['seed_steps_per_s']:,.0f} seed-steps/s", file=sys.stderr, flush=True
     )
@@ -84,10 +69,8 @@ def measure(source: Path, bench: list[str], scratch: str) -> dict:
 
 def measure_updates(source: Path) -> dict[str, float]:
     """Milliseconds of each part, off the table that updates.py prints: earlier versions of it write no file."""
-    environment = {**os.environ, "PYTHONPATH": str(source), "COLUMNS": "200"}
-    command = [sys.executable, str(source.parent / "benchmarks" / "updates.py"), "--rounds", "2"]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    rows = re.findall(r"^([a-z][a-z +()]*?|[\d,]+) {2,}([\d.]+)", done.stdout, flags=re.MULTILINE)
+    printed = run_python(source, str(source.parent / "benchmarks" / "updates.py"), "--rounds", "2", COLUMNS="200")
+    rows = re.findall(r"^([a-z][a-z +()]*?|[\d,]+) {2,}([\d.]+)", printed, flags=re.MULTILINE)
     figures = {f"replay of {name}" if name[0].isdigit() else name: float(value) for name, value in rows}
     print(f"{source}: {figures}", file=sys.stderr, flush=True)
     return figures
@@ -121,12 +104,8 @@ def table(turns: list[tuple[dict, ...]], base: str, bench: list[str]) -> str:
 
 
 def ratio(pairs: list[tuple[float, float]]) -> str:
-    ratios = [second / first for first, second in pairs]
-    middle = statistics.fmean(ratios)
-    if len(ratios) < 2:
-        return f"{middle:.3f}"
-    half = T_95.get(len(ratios) - 1, 1.96) * statistics.stdev(ratios) / math.sqrt(len(ratios))
-    return f"{middle:.3f} [{middle - half:.3f}, {middle + half:.3f}]"
+    """The mean of the turns' ratios; of three turns or more, with its interval."""
+    return with_interval(mean([second / first for first, second in pairs]), ".3f")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from authors import NoLog, find_agent
+
 if TYPE_CHECKING:
     from dr_q import replay as rp
     from dr_q.spaces import Spaces
@@ -51,10 +53,11 @@ def main() -> int:
     os.sched_setaffinity(0, cores[: arguments.threads])  # before jax is imported: XLA sizes its pool by it
     theirs: dict[str, Callable[[], float]] = {}
     if arguments.authors is not None:
-        if not (arguments.authors / "DRQ" / "DRQ.py").exists():
-            return refuse(f"no authors' agent at {arguments.authors}: expected DRQ/DRQ.py there; give their checkout")
+        missing = find_agent(arguments.authors)
+        if missing:
+            return refuse(missing)
         try:
-            theirs = authors_parts(arguments.authors, arguments.threads)
+            theirs = authors_parts(arguments.threads)
         except ModuleNotFoundError as error:
             return refuse(f"the authors' agent needs {error.name}, which is not installed; pip install {error.name}")
     ours = our_parts()
@@ -243,7 +246,7 @@ def replay_costs(rounds: int) -> dict[int, float]:
 # The authors'
 
 
-def authors_parts(checkout: Path, threads: int) -> dict[str, Callable[[], float]]:
+def authors_parts(threads: int) -> dict[str, Callable[[], float]]:
     """The parts of their training step, their code unchanged but for the CUDA device their buffer names."""
     import types
     import warnings
@@ -252,7 +255,6 @@ def authors_parts(checkout: Path, threads: int) -> dict[str, Callable[[], float]
     import torch  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(threads)
-    sys.path.insert(0, str(checkout / "DRQ"))
     import buffer  # pyright: ignore[reportMissingImports]
 
     class TorchOnCpu(types.ModuleType):
@@ -265,10 +267,6 @@ def authors_parts(checkout: Path, threads: int) -> dict[str, Callable[[], float]
 
     buffer.torch = TorchOnCpu("torch")
     import DRQ  # pyright: ignore[reportMissingImports]
-
-    class NoLog:
-        def add_scalar(self, *_: Any, **__: Any) -> None:
-            pass
 
     agent = DRQ.Agent((OBS,), ACTIONS, 1.0, False, False, torch.device("cpu"), 1, {"buffer_size": CAPACITY})
     rng = np.random.default_rng(0)

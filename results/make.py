@@ -49,11 +49,11 @@ from dr_q.sweep.estimate import expected_rate, nearest
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 COMPARED = "dr.q"
-AUTHORS = "the authors'"
+AUTHORS = "the authors' runs"
 EARLY = 0.05
-"""Share of the printed score under which neither side has learnt anything yet."""
+"""Share of the published score under which neither side has learnt anything yet."""
 FIRST_STEPS = 100_000
-"""What every task is run to; one goes on to the end of the paper's budget."""
+"""What every task is run to; one continues to the end of the paper's budget."""
 LATER_EVERY = 100_000
 """Steps between rows of the table of that one; where a difference is significant, there are more."""
 
@@ -120,7 +120,7 @@ WANTED = (
 
 
 class Compared(NamedTuple):
-    """Ours and the authors' at one checkpoint of one task; a row of comparison.csv."""
+    """Our scores and the authors' scores at one checkpoint of one task; a row of comparison.csv."""
 
     task: str
     agent_steps: int
@@ -150,8 +150,8 @@ class Compared(NamedTuple):
 
 
 def hardly_begun(task: str, score: float) -> bool:
-    printed = published_score(task)
-    return printed is not None and score < EARLY * printed.mean
+    published = published_score(task)
+    return published is not None and score < EARLY * published.mean
 
 
 def emphasised(verdict: str) -> str:
@@ -306,7 +306,7 @@ def tables(runs: list[RunRecord], results: list[Result], compared: list[Compared
         if {r.preset for r in results} > {COMPARED}
         else NOTHING_YET,
         "runs": markdown_table(
-            ("run", "command", "agent steps", "minutes", "seed-steps/s", "program", "versions"),
+            ("run", "command", "agent steps", "minutes", "seed-steps/s", "source", "versions"),
             (run_row(run) for run in runs),
         ),
         "missing": markdown_table(
@@ -321,7 +321,7 @@ def comparison_table(compared: Iterable[Compared]) -> str:
             "task",
             "agent steps (of the budget)",
             "ours",
-            "the authors'",
+            AUTHORS,
             "difference, 95% interval",
             "p",
             "p, Holm",
@@ -359,7 +359,7 @@ def first_and_fresh(
 
 
 def fresh_table(runs: list[RunRecord], results: list[Result], compared: list[Compared]) -> str:
-    """The first seeds and later ones apart, for each task that has runs of both, each compared with the authors'."""
+    """The first and the later seeds of each task that has runs of both, each compared with the authors' runs."""
     rows = []
     for c in sorted(compared, key=lambda c: (c.task, c.agent_steps)):
         sides = first_and_fresh(runs, results, c.task, c.agent_steps)
@@ -370,8 +370,8 @@ def fresh_table(runs: list[RunRecord], results: list[Result], compared: list[Com
                 share = ", ".join(f"{100 * x / c.authors:+.0f}%" for x in (gap.low, gap.high))
                 row += [mean_and_sd(sample(side)), f"{gap.value:+.1f}, {100 * gap.value / c.authors:+.0f}% [{share}]"]
             rows.append(row)
-    gap = "minus the authors', 95% interval"
-    head = ("task", "agent steps", "the authors'", "first seeds", gap, "fresh seeds", gap)
+    gap = "minus the authors' mean, 95% interval"
+    head = ("task", "agent steps", AUTHORS, "first seeds", gap, "fresh seeds", gap)
     return markdown_table(head, rows) if rows else NOTHING_YET
 
 
@@ -379,11 +379,11 @@ def at_the_end(results: list[Result]) -> str:
     """Ours and the published score, for each task that was run to the end of the paper's budget."""
     lines = []
     for task, info in paper_tasks().items():
-        printed, ours = published_score(task), scores(results, task, COMPARED, info.agent_steps)
-        if printed is not None and len(ours) >= FEWEST_SEEDS:
-            theirs, own = (with_interval(x, ".0f") for x in (printed, mean(ours)))
+        published, ours = published_score(task), scores(results, task, COMPARED, info.agent_steps)
+        if published is not None and len(ours) >= FEWEST_SEEDS:
+            theirs, own = (with_interval(x, ".0f") for x in (published, mean(ours)))
             lines.append(
-                f"\n\nThe paper prints {theirs} for `{task}` after {info.agent_steps:,} steps; "
+                f"\n\nThe paper's score is {theirs} for `{task}` after {info.agent_steps:,} steps; "
                 f"ours is {own}, {len(ours)} seeds."
             )
     return "".join(lines)
@@ -405,7 +405,7 @@ def relative_table(compared: list[Compared], runs: list[RunRecord], results: lis
         for what, given in (("", counted), (", first seeds alone", of_first)):
             gap = mean_difference(given)
             rows.append((f"mean of {len(given)}, not too early{what}", "", *(f"{100 * x:+.1f}%" for x in gap)))
-    return markdown_table(("task", "agent steps", "ours minus the authors', of theirs", "from", "to"), rows)
+    return markdown_table(("task", "agent steps", "ours minus the authors' mean, relative to it", "from", "to"), rows)
 
 
 def first_seeds_only(c: Compared, runs: list[RunRecord], results: list[Result]) -> Compared:
@@ -513,7 +513,7 @@ def text_table(
         row = theirs[walk, at]
         both = pooled(row.our_sample(), row.authors_sample())
         gap = with_interval(sample_difference(sample(by_preset["mr.q"]), both), "+.1f")
-        rows.append((f"`{walk}`, {at:,}: mr.q minus the {both.seeds} seeds of dr.q, ours and the authors'", gap))
+        rows.append((f"`{walk}`, {at:,}: mr.q minus dr.q, our and the authors' seeds ({both.seeds})", gap))
         without, having = (
             [x for preset in group for x in by_preset[preset]]
             for group in (("mr.q", "only-lap"), (COMPARED, "no-infonce", "only-forget"))
@@ -523,7 +523,7 @@ def text_table(
             table = [[stuck, len(without) - stuck], [others + AUTHORS_STUCK, len(having) + 10 - others - AUTHORS_STUCK]]
             p = float(stats.fisher_exact(table).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
             shares = f"{stuck} of {len(without)}, {others} of {len(having)}"
-            shares += f"; with {AUTHORS_STUCK} of the authors' 10: p = {p:.3f}"
+            shares += f"; with {AUTHORS_STUCK} of the authors' 10 seeds: p = {p:.3f}"
             rows.append((f"`{walk}`, {at:,}: seeds under {most}, without the fade and with it", shares))
     for task in ("dmc/hopper-stand", "gym/Hopper-v4"):
         if values := scores(results, task, COMPARED, at):
@@ -551,7 +551,7 @@ def pooled(a: Sample, b: Sample) -> Sample:
 def run_row(run: RunRecord) -> tuple[str, ...]:
     info, rate = run.info, rate_of(run)
     versions = info["versions"]
-    program = versions.get("source")
+    source = versions.get("source")
     command = train_command({**info, "changed": changes_of(info)})
     return (
         f"`{run.folder.name}`",
@@ -559,7 +559,7 @@ def run_row(run: RunRecord) -> tuple[str, ...]:
         f"{info['agent_steps']:,}" + ("" if info["status"] == "finished" else " (stopped)"),
         f"{info['seconds'] / 60:.1f}",
         "not kept" if rate is None else f"{rate:,.0f}",
-        f"`{program}`" if program else "older, not recorded",
+        f"`{source}`" if source else "older, not recorded",
         f"{versions['device']}, jax {versions['jax']}, mujoco {versions['mujoco']}",
     )
 
@@ -599,7 +599,7 @@ def fill(page: str, sections: dict[str, str]) -> str:
 
 
 def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> None:
-    """A panel for each task: our seeds, their mean with its interval, and the authors'."""
+    """A panel for each task: our seeds, their mean with its interval, and the authors' runs."""
     tasks = sorted({r.task for r in results if r.preset == COMPARED})
     columns = min(4, len(tasks))
     rows = -(-len(tasks) // columns)
@@ -619,7 +619,7 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
             **{**style(1), "linestyle": "none"},
             markersize=4,
             capsize=3,
-            label="the authors'",
+            label=AUTHORS,
         )
         seeds = [len({r.seed for r in mine}), *{c.authors_seeds for c in theirs}]
         panel.set_title(f"{task}, {' and '.join(map(str, seeds))} seeds", fontsize=8.5, loc="left")
@@ -627,7 +627,7 @@ def draw_curves(results: list[Result], compared: list[Compared], path: Path) -> 
         panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]))
     panels[0].legend(frameon=False, fontsize=7, loc="best")
     panels[0].set_ylabel("return", fontsize=8)
-    title = "Mean return and its 95% interval (the authors' set a little to the right); thin lines are our seeds"
+    title = "Mean return and its 95% interval (the authors' runs a little to the right); thin lines are our seeds"
     save_figure(figure, title, path)
 
 
@@ -664,7 +664,7 @@ def preset_order(results: list[Result]) -> list[str]:
 
 
 def draw_differences(compared: list[Compared], path: Path) -> None:
-    """Ours minus the authors', as a share of the authors' mean, where that is more than next to nothing."""
+    """Our mean minus the authors' mean, as a share of the latter, where that is more than next to nothing."""
     rows = sorted(compared, key=lambda c: (c.task, c.agent_steps), reverse=True)
     rows = [c for c in rows if not hardly_begun(c.task, c.authors)]
     figure, (panel,) = new_figure(7.0, 0.24 * len(rows) + 1.3, 1, 1)
@@ -674,10 +674,10 @@ def draw_differences(compared: list[Compared], path: Path) -> None:
         panel.plot(ends[1], place, "o", color=style(0)["color"], markersize=4.5)
     panel.axvline(0, color="black", linewidth=0.8)
     panel.set_yticks(range(len(rows)), [f"{c.task}, {short_count(c.agent_steps)}" for c in rows])
-    panel.set_xlabel("below the authors'  <  % of the authors' mean  >  above", fontsize=8)
+    panel.set_xlabel("below the authors' mean  <  difference, % of it  >  above", fontsize=8)
     title = (
-        "Ours minus the authors', 95% intervals (Welch), not corrected for their number; "
-        f"where the authors' seeds have {100 * EARLY:g}% of the printed score"
+        "Our mean minus the authors' mean, 95% intervals (Welch), not corrected for their number; "
+        f"where the authors' seeds have {100 * EARLY:g}% of the published score"
     )
     save_figure(figure, title, path)
 

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,11 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def as_a_script_finds_its_neighbours(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
 
 
 def script(name: str) -> ModuleType:
@@ -48,6 +54,38 @@ def test_the_recorded_kernels_have_todays_kinds():
             rows = list(csv.DictReader(lines))
         assert rows
         assert [row["kind"] for row in rows] == [kernels.kind(row["kernel"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "shown"),
+    [
+        ([2.0], "2.000"),
+        ([1.0, 3.0], "2.000"),
+        ([1.0, 2.0, 3.0], "2.000 [-0.484, 4.484]"),
+        ([1.0, 3.0] * 6, "2.000 [1.336, 2.664]"),  # t of 11 degrees: 2.201, not 1.96
+    ],
+)
+def test_a_ratio_has_students_interval(ratios, shown):
+    assert script("two_versions").ratio([(1.0, ratio) for ratio in ratios]) == shown
+
+
+def test_python_runs_with_the_version_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "dr_q").mkdir()
+    (tmp_path / "dr_q" / "__init__.py").touch()
+    (tmp_path / "dr_q" / "__main__.py").write_text("import os; print(os.environ['PYTHONPATH'], os.environ['COLUMNS'])")
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    printed = script("versions").run_python(tmp_path, "-m", "dr_q", COLUMNS="200")
+    assert printed == f"{tmp_path}{os.pathsep}mine 200\n"
+
+
+def test_the_authors_agent_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    authors = script("authors")
+    assert authors.find_agent(tmp_path).startswith(f"no authors' agent at {tmp_path}: expected DRQ/DRQ.py there")
+    (tmp_path / "DRQ").mkdir()
+    (tmp_path / "DRQ" / "DRQ.py").touch()
+    assert authors.find_agent(tmp_path) == ""
+    assert sys.path[0] == str(tmp_path / "DRQ")
 
 
 @pytest.mark.slow

@@ -3,15 +3,27 @@
 import csv
 import dataclasses
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dr_q.cli import COMMANDS
 from dr_q.cli.options import options_of_command
 from dr_q.cli.settings_table import with_tables
-from dr_q.config import PRESETS, Config, current_names, preset, setting, settings_of
+from dr_q.config import (
+    PRESETS,
+    Config,
+    Setting,
+    check_settings,
+    config_from_json,
+    current_names,
+    preset,
+    setting,
+    settings_of,
+)
 from dr_q.kit import ConfigError, spelled_as_options
-from dr_q.training.settings import Execution, Settings
+from dr_q.settings import Execution, Settings
 
 TABLE = list(csv.DictReader((Path(__file__).parent / "data" / "hyperparameters.csv").read_text().splitlines()))
 BY_PAPER_NAME = {declared.paper: name for name, (_, declared) in settings_of(Config).items() if declared.paper}
@@ -66,7 +78,7 @@ def test_a_setting_says_what_it_is_and_its_default_is_allowed(kind, name):
 
 def test_train_has_an_option_for_every_setting():
     options = {option.name for option in options_of_command(COMMANDS.commands["train"])}
-    assert options >= {name for _, name in DECLARED}
+    assert options >= {settings_of(kind)[name][1].called or name for kind, name in DECLARED}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +90,47 @@ def test_old_names_are_accepted_once():
     assert current_names({"stamina": 3, "other": 1}, Renamed) == {"patience": 3, "other": 1}
     with pytest.raises(ConfigError, match=r"^patience is given twice: stamina is an old name for it"):
         current_names({"stamina": 3, "patience": 3}, Renamed)
+
+
+def test_an_old_name_of_a_hyperparameter_is_accepted_everywhere(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class WithOldName(Config):
+        batch_size: int = setting(256, "a test", group="Test", least=1, aliases=("minibatch",))
+
+    monkeypatch.setattr("dr_q.config.Config", WithOldName)
+    assert preset("dr.q", minibatch=8).batch_size == 8
+    assert config_from_json({"minibatch": 8}).batch_size == 8
+
+
+@pytest.mark.parametrize("given", [[-5.0, 5.0], np.array([-5.0, 5.0]), (np.float32(-5), np.float64(5))])
+def test_values_become_plain_so_that_settings_can_be_hashed_and_written(given):
+    # Not `Config` itself: tests check its annotations, which users' calls do not.
+    declared = settings_of(Config)["reward_range"]
+
+    @dataclasses.dataclass(frozen=True)
+    class Ranged:
+        reward_range: Any = dataclasses.field(default=declared[0].default, metadata=declared[0].metadata)
+
+    values = Ranged(given)
+    check_settings(values)
+    assert values.reward_range == (-5.0, 5.0)
+    assert hash(values) == hash(Ranged((-5.0, 5.0)))
+    assert all(type(bound) is float for bound in values.reward_range)
+    Config(reward_range=values.reward_range)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"above": 0, "most": 1}, "a number, more than 0 and at most 1"),
+        ({"below": 1}, "a number, under 1"),
+        ({"least": 0, "below": 1}, "a number, at least 0 and under 1"),
+        ({"least": 0, "most": 1}, "a number between 0 and 1"),
+    ],
+)
+def test_any_combination_of_bounds_has_words(bounds, words):
+    with pytest.raises(ConfigError, match=f"^x must be {words}, got 2.0$"):
+        Setting("a test", "Test", **bounds).refuse(float, 2.0, "x")
 
 
 def test_messages_name_a_setting_as_the_user_writes_it():

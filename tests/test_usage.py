@@ -1,6 +1,7 @@
 """Mistakes on the command line get one line and exit code 2."""
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,11 @@ import dr_q
 from dr_q.cli import COMMANDS, main
 from dr_q.cli.help import help_text
 from dr_q.cli.options import argument, option, options_of, options_of_command
-from dr_q.cli.output import refusals
 from dr_q.cli.parse import Group, Help, parse, parse_command
 from dr_q.cli.training import Train
 from dr_q.config import Config, base_kind, settings_of
-from dr_q.kit import ConfigError, MissingPackageError
-from dr_q.training.settings import Execution, Settings
+from dr_q.kit import ConfigError
+from dr_q.settings import Execution, Settings
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,14 @@ def test_every_spelling_gives_the_setting():
     wanted = {"keep_checkpoints": 7, "eval_every": 9}
     for words in ("--keep-checkpoints 7 --eval-every 9", "--keep 7 --eval_every=9", "--eval-every=9 --keep=7"):
         assert parse_command(Train, words.split(), "dr-q train").run_settings == wanted
+    assert parse_command(Train, ["--seed", "3"], "dr-q train").run_settings == {"seed": 3}
     for name in ("--max-minutes", "--stop-after"):
         assert parse_command(Train, [name, "1.5"], "dr-q train").execution == {"max_minutes": 1.5}
     sweep = parse(
         COMMANDS, ["sweep", "dmc-easy", "gym", "--presets", "dr.q", "mr.q", "--keep", "4", "--noise-dims", "50"]
     )
     assert (sweep.what, sweep.presets) == (("dmc-easy", "gym"), ("dr.q", "mr.q"))
-    assert (sweep.schedule, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
+    assert (sweep.run_settings, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
 
 
 ALIASES = [
@@ -156,14 +157,34 @@ def test_the_exit_code_is_the_errors(kind, code, monkeypatch, capsys):
     assert capsys.readouterr().err == "dr-q: what happened, and what to do\n"
 
 
-def test_a_missing_package_is_named_with_the_command_that_installs_it():
-    with (
-        pytest.raises(MissingPackageError, match=r"a plot needs nowhere, .*: pip install 'dr-q\[plot\]'"),
-        refusals("a plot", "plot"),
-    ):
-        import nowhere  # noqa: F401  # pyright: ignore
-    with pytest.raises(dr_q.DamagedFileError), refusals("a plot", "plot"):  # a ValueError that has its kind
-        raise dr_q.DamagedFileError("half")
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [
+        (["plot", "tests/data/runs-675da62/states", "--out", "OUT"], "matplotlib", "plot"),
+        (["report", "tests/data/runs-675da62/states", "--out", "OUT"], "rliable", "report"),
+        (["analyse", "tsne", "tests/data/runs-675da62/states", "--out", "OUT"], "sklearn", "report"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    words, package, extra, tmp_path, monkeypatch, capsys
+):
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(Path(__file__).parents[1])
+    assert main([str(tmp_path / "out.png") if word == "OUT" else word for word in words]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"dr-q: {words[0]} needs {package}")
+    assert said.endswith(f", which is not installed: pip install 'dr-q[{extra}]'")
+
+
+def test_an_import_that_fails_in_a_command_without_an_extra_is_not_hidden(monkeypatch):
+    def fails(_: object) -> int:
+        raise ImportError("ours")
+
+    monkeypatch.setattr("dr_q.cli.Version.run", fails)
+    with pytest.raises(ImportError, match="ours"):
+        main(["version"])
 
 
 @dataclasses.dataclass(kw_only=True)

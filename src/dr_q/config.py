@@ -13,19 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dr_q.kit import ConfigError, DamagedFileError, did_you_mean, nearest, spelled
+from dr_q.kit import ConfigError, DamagedFileError, did_you_mean, spelled
 
 Activation = Literal["elu", "relu"]
 
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
-_RANGES = {
-    (): "",
-    ("least",): "at least {least}",
-    ("above",): "more than {above}",
-    ("least", "most"): "between {least} and {most}",
-    ("least", "below"): "at least {least} and under {below}",
-}
-"""How a range is put into words, by the bounds that it has."""
+_BOUNDS = {"least": "at least", "above": "more than", "most": "at most", "below": "under"}
+"""How a bound is put into words."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +62,10 @@ class Setting:
             return self.check[0]
         if self.choices:
             return " or ".join(map(repr, self.choices))
-        bounds = tuple(name for name in ("least", "above", "most", "below") if getattr(self, name) is not None)
-        return _RANGES[bounds].format_map(vars(self))
+        bounds = {name: getattr(self, name) for name in _BOUNDS if getattr(self, name) is not None}
+        if bounds.keys() == {"least", "most"}:
+            return f"between {self.least} and {self.most}"
+        return " and ".join(f"{_BOUNDS[name]} {bound}" for name, bound in bounds.items())
 
     def allowed(self, kind: Any) -> str:
         """What values are allowed, in words."""
@@ -133,8 +129,15 @@ def settings_of(kind: type) -> dict[str, tuple[dataclasses.Field, Setting]]:
     return {field.name: (field, field.metadata["setting"]) for field in fields if "setting" in field.metadata}
 
 
+def plain_value(value: Any) -> Any:
+    """A value as a setting holds it, which can be hashed and written to a file: no numpy, tuples instead of lists."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    return tuple(map(plain_value, value)) if isinstance(value, list | tuple) else value
+
+
 def check_settings(values: Any) -> None:
-    """Refuse values that are not allowed; numpy's numbers become Python's, which can be written to a file.
+    """Refuse values that are not allowed, and make the others plain.
 
     Args:
         values: An instance of a dataclass with declared settings. None is allowed where it is the default.
@@ -143,10 +146,8 @@ def check_settings(values: Any) -> None:
         ConfigError: For the first value that is not allowed.
     """
     for name, (field, declared) in settings_of(type(values)).items():
-        got = getattr(values, name)
-        if isinstance(got, np.generic):
-            got = got.item()
-            object.__setattr__(values, name, got)
+        got = plain_value(getattr(values, name))
+        object.__setattr__(values, name, got)
         if got is not None or field.default is not None:
             declared.refuse(field.type, got, spelled(declared.called or name))
 
@@ -165,7 +166,7 @@ def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
 
 
 _LARGEST_BIN = 80.0
-"""Of the reward's bins, before symexp: a little more is no number in float32 any more."""
+"""Largest bound of the reward's bins, before symexp; symexp of much larger values overflows float32 to infinity."""
 
 
 def _is_number(x: Any) -> bool:
@@ -176,7 +177,7 @@ def _is_reward_range(x: Any) -> bool:
     return len(x) == 2 and all(map(_is_number, x)) and -_LARGEST_BIN <= x[0] < x[1] <= _LARGEST_BIN
 
 
-_ACTIVATIONS = ("elu", "relu")
+_ACTIVATIONS = typing.get_args(Activation)
 _DATA, _TARGETS, _SAMPLING, _ENCODER = "Acting and data", "Targets and returns", "Sampling", "Encoder"
 _ACTOR, _CRITICS, _MRQ = "Actor", "Critics", "MR.Q only"
 
@@ -282,21 +283,13 @@ class Config:
         paper="Latent consistency loss weight", symbol="lambda_d", least=0,
     )  # fmt: skip
     reward_weight: float = setting(
-        0.1,
-        "weight of the reward loss (Eq. 6); 0 leaves it out",
-        group=_ENCODER,
-        paper="Reward loss weight",
-        symbol="lambda_r",
-        least=0,
-    )
+        0.1, "weight of the reward loss (Eq. 6); 0 leaves it out", group=_ENCODER,
+        paper="Reward loss weight", symbol="lambda_r", least=0,
+    )  # fmt: skip
     infonce_weight: float = setting(
-        0.1,
-        "weight of the InfoNCE loss (Eq. 8); 0 leaves it out",
-        group=_ENCODER,
-        paper="InfoNCE loss weight",
-        symbol="lambda_m",
-        least=0,
-    )
+        0.1, "weight of the InfoNCE loss (Eq. 8); 0 leaves it out", group=_ENCODER,
+        paper="InfoNCE loss weight", symbol="lambda_m", least=0,
+    )  # fmt: skip
     infonce_temperature: float = setting(
         0.1, "temperature of the InfoNCE loss", group=_ENCODER, paper="InfoNCE temperature", symbol="tau", above=0
     )
@@ -398,9 +391,9 @@ def preset(name: str, **changes: Any) -> Config:
         ConfigError: For an unknown preset or setting, or a value that is not allowed.
     """
     if name not in PRESETS:
-        found = nearest(name, PRESETS)
-        hint = f"did you mean '{found[0]}'? " if found else ""
-        raise ConfigError(f"unknown preset '{name}'; {hint}presets: {', '.join(PRESETS)}")
+        hint = did_you_mean(name, PRESETS)
+        raise ConfigError(f"unknown preset '{name}'{hint or ';'} presets: {', '.join(PRESETS)}")
+    changes = current_names(changes, Config)
     check_names(changes)
     return Config(**{**PRESETS[name], **changes})
 
@@ -418,12 +411,12 @@ def config_from_json(config: Mapping[str, Any] | None) -> Config:
     """A config from a run's or a policy's record; settings that it lacks, newer than it, have their defaults."""
     if not isinstance(config, Mapping):
         raise DamagedFileError(f"the settings of the algorithm are {type(config).__name__}, expected names and values")
+    config = current_names(config, Config)
     try:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in config.items()}
-    return Config(**values)
+    return Config(**{name: plain_value(value) for name, value in config.items()})
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -431,8 +424,4 @@ def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, A
     if preset_name not in PRESETS:
         return {}
     usual = dataclasses.asdict(preset(preset_name))
-
-    def plain(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    return {name: value for name, value in config.items() if plain(value) != plain(usual.get(name))}
+    return {name: value for name, value in config.items() if plain_value(value) != usual.get(name)}

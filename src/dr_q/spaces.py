@@ -19,7 +19,7 @@ class Vector:
     """A part of an observation that is a float32 vector."""
 
     size: int
-    """Of one step's vector."""
+    """Length of one step's vector."""
     stack: int = 1
     """Steps joined in one observation, oldest first."""
     fields: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -47,7 +47,7 @@ class Image:
     """A part of an observation that is a stack of uint8 frames, joined along the channels, oldest first."""
 
     channels: int
-    """Of one frame."""
+    """Channels of one frame."""
     height: int
     width: int
     stack: int = 1
@@ -106,7 +106,7 @@ class ObsSpec:
 
     @property
     def stack(self) -> int:
-        """The longest stack of frames among the parts; 1 for vectors."""
+        """The longest stack among the parts; 1 where nothing is stacked."""
         return max(part.stack for _, part in self.parts)
 
     @property
@@ -114,16 +114,12 @@ class ObsSpec:
         """Bytes that the replay stores of an observation for each step."""
         return sum(math.prod(part.frame_shape) * part.dtype.itemsize for _, part in self.parts)
 
-    def zeros(self, *leading: int) -> dict[str, np.ndarray]:
-        """Observations of zeros, with leading axes."""
-        return {name: np.zeros((*leading, *part.shape), part.dtype) for name, part in self.parts}
-
     def zero_frames(self, *leading: int) -> dict[str, np.ndarray]:
         """What the replay stores of observations, zeros, with leading axes."""
         return {name: np.zeros((*leading, *part.frame_shape), part.dtype) for name, part in self.parts}
 
     def newest_frames(self, obs: Obs, axis: int = 0) -> dict[str, Any]:
-        """Of each stack the last frame, of each vector the whole; `axis` is that of the channels."""
+        """The newest step of each part, as the replay stores it; `axis` is that of channels or the vector's entries."""
         before = (slice(None),) * axis
         return {
             name: obs[name][(*before, slice(obs[name].shape[axis] - part.frame_shape[0], None))]
@@ -173,7 +169,7 @@ class Spaces(NamedTuple):
     action: ActionSpec
 
     def sizes(self) -> "Spaces":
-        """The same without what adapters alone need (bounds, fields): what compiled programs depend on."""
+        """The same without what adapters alone need (bounds, fields, first values); what programs are compiled for."""
         parts = tuple(
             (name, dataclasses.replace(part, fields=()) if isinstance(part, Vector) else part)
             for name, part in self.obs.parts
@@ -181,12 +177,19 @@ class Spaces(NamedTuple):
         action = self.action
         if isinstance(action, ContinuousActions):
             action = ContinuousActions((-1.0,) * action.dim, (1.0,) * action.dim)
+        else:
+            action = DiscreteActions(action.choices)
         return Spaces(ObsSpec(parts), action)
+
+
+_KINDS: dict[str, Any] = {
+    "vector": Vector, "image": Image, "continuous": ContinuousActions, "discrete": DiscreteActions
+}  # fmt: skip
 
 
 def spaces_to_json(spaces: Spaces) -> dict[str, Any]:
     """For a policy's record."""
-    kinds = {Vector: "vector", Image: "image", ContinuousActions: "continuous", DiscreteActions: "discrete"}
+    kinds = {kind: name for name, kind in _KINDS.items()}
     return {
         "obs": {name: {"kind": kinds[type(part)], **dataclasses.asdict(part)} for name, part in spaces.obs.parts},
         "action": {"kind": kinds[type(spaces.action)], **dataclasses.asdict(spaces.action)},
@@ -195,11 +198,10 @@ def spaces_to_json(spaces: Spaces) -> dict[str, Any]:
 
 def spaces_from_json(record: Mapping[str, Any]) -> Spaces:
     """What `spaces_to_json` wrote; KeyError, TypeError or ValueError where it did not."""
-    kinds = {"vector": Vector, "image": Image, "continuous": ContinuousActions, "discrete": DiscreteActions}
 
     def build(fields: Mapping[str, Any]) -> Any:
         values = {name: _hashable(value) for name, value in fields.items() if name != "kind"}
-        return kinds[fields["kind"]](**values)
+        return _KINDS[fields["kind"]](**values)
 
     parts = tuple((name, build(fields)) for name, fields in record["obs"].items())
     return Spaces(ObsSpec(parts), build(record["action"]))
@@ -210,7 +212,7 @@ def _hashable(value: Any) -> Any:
 
 
 class ActionScale:
-    """[-1, 1] to an environment's bounds and back, per dimension (D4)."""
+    """From [-1, 1] to an environment's bounds, per dimension (D4)."""
 
     def __init__(self, spec: ContinuousActions):
         self.low = np.asarray(spec.low, np.float64)
@@ -225,7 +227,3 @@ class ActionScale:
         """From [-1, 1] to the environment's units, never outside its bounds."""
         scaled = self.low + (np.asarray(action, np.float64) + 1) * 0.5 * (self.high - self.low)
         return np.clip(scaled.astype(np.float32), self._lowest, self._highest)
-
-    def to_unit(self, action: np.ndarray) -> np.ndarray:
-        """From the environment's units to [-1, 1]."""
-        return (2 * (np.asarray(action, np.float64) - self.low) / (self.high - self.low) - 1).astype(np.float32)

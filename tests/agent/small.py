@@ -61,7 +61,16 @@ def fill(replay: rp.Replay, log: rp.Transition) -> rp.Replay:
 
 
 init = jax.jit(make_agent, static_argnums=(0, 1))
-update_encoder = jax.jit(drq.update_encoder, static_argnums=0)
+
+
+def _update_encoder(config, agent, replay, key):
+    """One encoder update on a fresh batch."""
+    key_draw, key_shift = jax.random.split(key)
+    draw = drq.EncoderDraws(rp.draw(replay, key_draw, config.batch_size), key_shift)
+    return drq.learn_encoder(config, agent, replay, draw)
+
+
+update_encoder = jax.jit(_update_encoder, static_argnums=0)
 update_actor_critic = jax.jit(drq.update_actor_critic, static_argnums=0)
 sync_targets = jax.jit(drq.sync_targets, static_argnums=0)
 

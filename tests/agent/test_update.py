@@ -107,9 +107,9 @@ def test_d1_dead_samples_lose_their_own_row_only():
 
 def test_targets_are_copied_and_only_mrq_scales_rewards(agent, replay):
     moved, _ = small.update_encoder(small.config(), agent, replay, jax.random.key(1))
-    renewed = small.sync_targets(small.config(), moved, replay)
-    assert not small.differing(renewed.online, renewed.target)
-    assert float(renewed.reward_scale) == float(renewed.target_reward_scale) == 1.0
+    synced = small.sync_targets(small.config(), moved, replay)
+    assert not small.differing(synced.online, synced.target)
+    assert float(synced.reward_scale) == float(synced.target_reward_scale) == 1.0
     mrq = small.config("mr.q")
     once = small.sync_targets(mrq, agent, replay)
     assert float(once.target_reward_scale) == 1.0
@@ -118,17 +118,17 @@ def test_targets_are_copied_and_only_mrq_scales_rewards(agent, replay):
     assert float(twice.target_reward_scale) == float(once.reward_scale)
 
 
-def test_renewing_is_a_copy_and_then_the_encoder_updates_one_by_one(agent, replay):
+def test_a_target_period_is_a_copy_and_then_the_encoder_updates_one_by_one(agent, replay):
     config = small.config(target_period=3)
     key = jax.random.key(5)
-    renewed, metrics = jax.jit(drq.sync_targets_and_train_encoder, static_argnums=0)(config, agent, replay, key)
+    synced, metrics = jax.jit(drq.sync_targets_and_train_encoder, static_argnums=0)(config, agent, replay, key)
     expected = small.sync_targets(config, agent, replay)
     losses = []
     for key_update in jax.random.split(key, 3):
         expected, seen = small.update_encoder(config, expected, replay, key_update)
         losses.append(float(seen.loss))
-    assert not small.differing(renewed.target, expected.target)
-    for mine, other in zip(jax.tree.leaves(renewed.online), jax.tree.leaves(expected.online), strict=True):
+    assert not small.differing(synced.target, expected.target)
+    for mine, other in zip(jax.tree.leaves(synced.online), jax.tree.leaves(expected.online), strict=True):
         np.testing.assert_allclose(mine, other, rtol=0, atol=1e-6)
     assert float(metrics.loss) == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -154,7 +154,7 @@ def test_every_preset_updates(name, spaces):
         agent = small.make_agent(config, spaces, key)
         replay = rp.init_replay(config, spaces)
         agent = drq.sync_targets(config, agent, replay)
-        agent, _ = drq.update_encoder(config, agent, replay, key)
+        agent, _ = small.update_encoder(config, agent, replay, key)
         agent, replay, metrics = drq.update_actor_critic(config, agent, replay, key)
         return agent, replay, metrics
 
@@ -226,3 +226,28 @@ def test_the_roll_outs_gradient_is_that_of_automatic_differentiation():
     assert of_hidden[:70, :70].any()
     assert not of_hidden[70:].any()
     assert not of_hidden[:, 70:].any()
+
+
+def test_logged_columns_are_what_their_names_say(agent, replay):
+    config, key = small.config(), jax.random.key(1)
+    draw = drq.draw_for_critic(config, replay, key)
+    _, after, seen = small.update_actor_critic(config, agent, replay, key)
+    columns = dict(zip(drq.metric_names(config), np.asarray(drq.update_metrics(after, draw.slots, seen)), strict=True))
+    assert isinstance(after.sampler, FadedLap)
+    priority = np.maximum(np.asarray(seen.td_error), config.min_priority) ** config.priority_exponent
+    age = np.asarray(after.storage.age(draw.slots))
+    expected = {
+        "critic_loss": seen.critic_loss,
+        "actor_loss": seen.actor_loss,
+        "q_mean": np.mean(seen.q),
+        "q_target_mean": np.mean(seen.q_target),
+        "td_error_mean": np.mean(seen.td_error),
+        "priority_mean": priority.mean(),
+        "priority_max": after.sampling.max_priority,
+        "floored_share": 0.0,
+        "age_mean": age.mean(),
+        "fade_mean": np.maximum(config.fade_floor, (1 - config.fade_decay) ** age).mean(),
+    }
+    assert columns.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(columns[name], value, rtol=1e-5, err_msg=name)

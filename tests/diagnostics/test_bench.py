@@ -5,8 +5,8 @@ from typing import NoReturn
 import pytest
 
 from dr_q.diagnostics import bench as benchmark
+from dr_q.settings import make_settings
 from dr_q.spaces import SINGLE
-from dr_q.training.settings import make_settings
 from tests.envs import toys
 from tests.training import tiny
 

@@ -63,7 +63,6 @@ def test_d4_actions_are_scaled_per_dimension():
     ]:
         np.testing.assert_allclose(env.step(np.array(unit, np.float32)).obs[SINGLE], expected, atol=1e-6)
     scale = ActionScale(ContinuousActions((-0.4, 0.0), (0.4, 3.0)))
-    np.testing.assert_allclose(scale.to_unit(scale.to_env(np.array([0.3, -0.7]))), [0.3, -0.7], atol=1e-6)
     assert (scale.to_env(np.array([1.0000001, 2.0])) <= scale.high.astype(np.float32)).all()
 
 

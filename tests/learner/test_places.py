@@ -19,10 +19,10 @@ from dr_q.envs import PacketLayout, Transitions, make_env
 from dr_q.kit import ConfigError
 from dr_q.learner import Learner, LearnerSpec, root_keys
 from dr_q.learner.steps import plan_update
+from dr_q.settings import make_settings
 from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
 from dr_q.training import plan as plans
 from dr_q.training.plan import GIB, Memory, main_memory, make_plan, plan_for
-from dr_q.training.settings import make_settings
 from tests.envs import toys
 from tests.training import tiny
 from tests.training.test_resume import assert_same
@@ -52,11 +52,11 @@ def learn(agents: Learner, spaces: Spaces, seeds: int) -> list:
     steps = list(arrivals(spaces, seeds, 44))
     agents.begin(steps[0].obs)
     for arrived in steps[:40]:
-        agents.act(arrived, exploring=True)
+        agents.act_randomly(arrived)
         agents.add()
     seen = []
     for i, arrived in enumerate(steps[40:]):
-        agents.act(arrived, exploring=False)
+        agents.act(arrived)
         if i % 2 == 0:
             seen.append(agents.sync_targets_and_train_encoder(0))
         seen += [agents.update(0), agents.actions()]
@@ -103,7 +103,7 @@ def test_host_and_device_replay_draw_the_same_slots_for_the_same_keys():
         steps = list(arrivals(PIXELS, 2, 40))
         agents.begin(steps[0].obs)
         for arrived in steps:
-            agents.act(arrived, exploring=True)
+            agents.act_randomly(arrived)
             agents.add()
         plan = plan_update(agents.spec, agents.states.replays, root_keys([0, 1]), jnp.zeros(2, jnp.int32))
         frames.append(np.asarray(plan.frames[SINGLE]))

@@ -143,7 +143,7 @@ def test_the_online_networks_act_and_are_evaluated_not_the_targets():
     expected = chosen(online)
     obs = {SINGLE: nexts}
     outcome = Transitions.of(packet_layout(learner.spec), obs, obs, np.zeros((SEEDS, 3), np.float32))
-    learner.act(outcome, exploring=False)
+    learner.act(outcome)
     np.testing.assert_allclose(learner.actions(), expected, atol=1e-5)
     np.testing.assert_allclose(learner.greedy(learner.policies(), {SINGLE: nexts[:, None]})[:, 0], expected, atol=1e-5)
     assert not np.allclose(chosen(others), expected, atol=1e-2)
@@ -184,8 +184,8 @@ def test_compiled_steps_donate_what_they_change_and_nothing_else():
 
 def test_what_is_small_is_kept_in_one_array_bit_for_bit():
     states = fresh_states()
-    held = DonatedState(states, apart=states.replays)
-    kept = {id(x) for x in held.large.values()}
+    donated = DonatedState(states, apart=states.replays)
+    kept = {id(x) for x in donated.large.values()}
     assert {id(x) for x in jax.tree.leaves(states.replays) if x.ndim > 1} <= kept
     assert id(states.replays.storage.clock) not in kept
     assert id(states.agents.online.actor.mlp.hidden1.bias) not in kept
@@ -196,8 +196,8 @@ def test_what_is_small_is_kept_in_one_array_bit_for_bit():
     }
 
 
-def test_steps_in_place_leave_the_rest_as_it_was():
-    held = DonatedState(fresh_states())
+def test_donating_steps_leave_the_rest_as_it_was():
+    donated = DonatedState(fresh_states())
 
     def parts(agents: drq.Agent, names) -> list:
         return [getattr(agents, name, None) or getattr(agents.online, name) for name in names]
@@ -206,9 +206,9 @@ def test_steps_in_place_leave_the_rest_as_it_was():
         (steps.sync_targets_and_train_encoder, ("actor", "critic", "actor_optimiser", "critic_optimiser")),
         (steps.update, ("encoder", "encoder_optimiser", "target")),
     ]:
-        before = jax.tree.map(np.array, held.tree)
-        DonatingStep(functools.partial(step, SPEC))(held, ROOTS, NUMBER)
-        assert_same(parts(before.agents, untouched), parts(held.tree.agents, untouched))
+        before = jax.tree.map(np.array, donated.tree)
+        DonatingStep(functools.partial(step, SPEC))(donated, ROOTS, NUMBER)
+        assert_same(parts(before.agents, untouched), parts(donated.tree.agents, untouched))
         for name in ("obs", "action", "reward", "stamp", "valid"):
-            assert_same(getattr(before.replays.storage, name), getattr(held.tree.replays.storage, name))
-        assert small.differing(before.agents, held.tree.agents)
+            assert_same(getattr(before.replays.storage, name), getattr(donated.tree.replays.storage, name))
+        assert small.differing(before.agents, donated.tree.agents)

@@ -9,6 +9,7 @@ import pytest
 
 from dr_q.agent import init_networks
 from dr_q.config import Config, preset
+from dr_q.envs.gymnasium_adapter import SMALLEST_IMAGE
 from dr_q.networks import (
     MLP,
     Encoder,
@@ -21,6 +22,7 @@ from dr_q.networks import (
     normed,
 )
 from dr_q.networks.convolutions import conv_features
+from dr_q.networks.encoder import conv_sizes
 from dr_q.networks.norm import ACTIVATIONS, elu, norm_backward, norm_forward
 from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
 
@@ -163,14 +165,16 @@ def test_the_gpu_kernels_compute_the_same(activation, one_row):
         jax.random.normal(jax.random.key(i), shape) * (jnp.arange(24) < width).reshape(1, 1, -1) for i in range(3)
     )
     plus = other[:, 0] if one_row else other
-    out, kept = jax.vmap(lambda x, plus: norm_forward(x, plus, activation, width))(x, plus)
+    out, residuals = jax.vmap(lambda x, plus: norm_forward(x, plus, activation, width))(x, plus)
     in_kernel = jax.vmap(lambda x, plus: norm_kernel.forward(x, plus, activation, width, interpret=True))(x, plus)
-    for ours, expected in zip(in_kernel, (out, *kept), strict=True):
+    for ours, expected in zip(in_kernel, (out, *residuals), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
-    expected = jax.vmap(lambda kept, g: norm_backward(kept, g, activation, width))(kept, gradient)
+    expected = jax.vmap(lambda residuals, g: norm_backward(residuals, g, activation, width))(residuals, gradient)
     back = jax.vmap(
-        lambda kept, g: norm_kernel.backward(kept.normal, kept.factor, g, activation, width, interpret=True)
-    )(kept, gradient)
+        lambda residuals, g: norm_kernel.backward(
+            residuals.normal, residuals.factor, g, activation, width, interpret=True
+        )
+    )(residuals, gradient)
     np.testing.assert_allclose(back, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -271,3 +275,11 @@ def test_convolutions_of_stacked_seeds_are_each_seeds_own(activation):
     assert {n for pair in groups for n in pair if n} == {"1"}
     grouped = re.findall(r"feature_group_count=(\d+)", str(jax.make_jaxpr(both(plain_features))(encoders, obs)))
     assert "3" in grouped  # what vmap does by itself, so that the check above can fail
+
+
+def test_the_smallest_image_is_the_smallest_that_the_convolutions_take():
+    def last(size: int) -> tuple[int, int]:
+        return conv_sizes(Image(3, size, size))[-1]
+
+    assert last(SMALLEST_IMAGE) == (1, 1)
+    assert last(SMALLEST_IMAGE - 1) == (0, 0)

@@ -1,4 +1,4 @@
-"""The paper's tables as they are printed."""
+"""The paper's tables as they are published."""
 
 import statistics
 
@@ -6,8 +6,8 @@ import pytest
 
 from dr_q.paper import (
     OURS,
-    PRINT_NOTES,
     SUITES,
+    TABLE_NOTES,
     algorithms,
     paper_tasks,
     published_aggregates,
@@ -38,28 +38,28 @@ def mean_of(suite: str, algorithm: str) -> float:
     return statistics.mean(task.normalise(published_scores()[task.name, algorithm].mean) for task in tasks)
 
 
-def printed(suite: str, algorithm: str, statistic: str = "Mean") -> float:
+def published(suite: str, algorithm: str, statistic: str = "Mean") -> float:
     return next(
         a.value for a in published_aggregates() if (a.suite, a.algorithm, a.statistic) == (suite, algorithm, statistic)
     )
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_our_normalisation_gives_the_printed_mean_of_drq(suite):
-    assert mean_of(suite, OURS) == pytest.approx(printed(suite, OURS), abs=6e-4)
+def test_our_normalisation_gives_the_published_mean_of_drq(suite):
+    assert mean_of(suite, OURS) == pytest.approx(published(suite, OURS), abs=6e-4)
 
 
 def test_the_notes_about_print_are_true():
-    assert [note.suite for note in PRINT_NOTES] == ["dmc-easy", "dmc-easy", "all", "dmc-visual"]
-    # SimBa and SimBaV2 on cheetah-run: exchanged, their columns' means come closer to the printed ones.
+    assert [note.suite for note in TABLE_NOTES] == ["dmc-easy", "dmc-easy", "all", "dmc-visual"]
+    # SimBa and SimBaV2 on cheetah-run: exchanged, their columns' means come closer to the published ones.
     cells = {name: published_scores()["dmc/cheetah-run", name].mean for name in ("SimBa", "SimBaV2")}
     assert cells == {"SimBa": 920, "SimBaV2": 821}
     gap = (cells["SimBa"] - cells["SimBaV2"]) / 1000 / 21
     for name, change in (("SimBa", -gap), ("SimBaV2", gap)):
-        assert abs(mean_of("dmc-easy", name) + change - printed("dmc-easy", name)) < 0.003
-        assert abs(mean_of("dmc-easy", name) - printed("dmc-easy", name)) > 0.0015
+        assert abs(mean_of("dmc-easy", name) + change - published("dmc-easy", name)) < 0.003
+        assert abs(mean_of("dmc-easy", name) - published("dmc-easy", name)) > 0.0015
     assert mean_of("dmc-easy", "MR.Q") == pytest.approx(0.8714, abs=1e-4)
-    assert printed("dmc-easy", "MR.Q") == 0.874
+    assert published("dmc-easy", "MR.Q") == 0.874
 
     # "Median": of tasks for some columns, near the Mean for others.
     def median_of_tasks(name: str) -> float:
@@ -67,13 +67,13 @@ def test_the_notes_about_print_are_true():
         return statistics.median(task.normalise(published_scores()[task.name, name].mean) for task in tasks)
 
     for name in ("TD-MPC2", "TD7", "DreamerV3"):
-        assert printed("dmc-easy", name, "Median") == pytest.approx(median_of_tasks(name), abs=6e-4)
+        assert published("dmc-easy", name, "Median") == pytest.approx(median_of_tasks(name), abs=6e-4)
     for name in ("DR.Q", "MR.Q", "SimBa", "SimBaV2", "FoG"):
-        assert abs(printed("dmc-easy", name, "Median") - median_of_tasks(name)) > 0.05
-        assert abs(printed("dmc-easy", name, "Median") - printed("dmc-easy", name)) < 0.01
+        assert abs(published("dmc-easy", name, "Median") - median_of_tasks(name)) > 0.05
+        assert abs(published("dmc-easy", name, "Median") - published("dmc-easy", name)) < 0.01
     # Visual: return / 1000.
     for name in algorithms("dmc-visual"):
-        assert mean_of("dmc-visual", name) == pytest.approx(printed("dmc-visual", name), abs=1.1e-3)
+        assert mean_of("dmc-visual", name) == pytest.approx(published("dmc-visual", name), abs=1.1e-3)
 
 
 def test_normalisation():

@@ -14,9 +14,9 @@ from dr_q.spaces import SINGLE, ObsSpec, Vector
 HORIZON = 5
 
 
-def empty(capacity: int, history: int = 1, decay: float = 1e-4, floor: float = 0.1) -> rp.Replay:
+def empty(capacity: int, stack: int = 1, decay: float = 1e-4, floor: float = 0.1) -> rp.Replay:
     """A replay of one number for each observation, drawn by faded LAP."""
-    spec = rp.StorageSpec(capacity, ObsSpec.single(Vector(1, stack=history)), action_dim=1, horizon=HORIZON)
+    spec = rp.StorageSpec(capacity, ObsSpec.single(Vector(1, stack=stack)), action_dim=1, horizon=HORIZON)
     return rp.init(spec, FadedLap(exponent=0.4, min_priority=1.0, decay=decay, floor=floor))
 
 

@@ -1,4 +1,4 @@
-"""Made-up results of every task of the paper, near its printed means; no run is behind them."""
+"""Made-up results of every task of the paper, near its published means; no run is behind them."""
 
 import math
 
@@ -11,7 +11,7 @@ PRESETS = {"dr.q": "DR.Q", "mr.q": "MR.Q", "no-infonce": "MR.Q"}
 
 
 def synthetic_results(tasks=None, presets=PRESETS, seeds: int = 10, checkpoints: int = 20) -> list[Result]:
-    """Curves that rise to about the printed mean, with noise of about the printed interval."""
+    """Curves that rise to about the published mean, with noise of about the published interval."""
     rng = np.random.default_rng(0)
     found = []
     for task in tasks or paper_tasks():

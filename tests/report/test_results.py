@@ -10,7 +10,7 @@ from dr_q.cli import main
 from dr_q.report import read_results, write_results
 from dr_q.report.results import read_records, train_command
 from dr_q.run_folder import read_run
-from dr_q.training.settings import make_settings
+from dr_q.settings import make_settings
 
 
 def make_run(

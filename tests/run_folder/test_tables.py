@@ -39,7 +39,7 @@ def test_only_the_end_of_a_long_file_is_looked_at_for_the_last_rows(tmp_path):
 @pytest.mark.parametrize("row", ["0,2000,1,1.2e-,4\n", "0,2000,1,1.5\n", "0,2000,1,1.5,4,4\n", "0,,1,1.5,4\n"])
 def test_a_damaged_row_of_metrics_is_named(row, tmp_path):
     (tmp_path / "metrics.csv").write_text(METRICS + row)
-    with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 5; fix or remove that line"):
+    with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 5: .*; fix or remove that line"):
         run_timing(tmp_path)
     assert last_metrics(tmp_path)
 
@@ -47,7 +47,7 @@ def test_a_damaged_row_of_metrics_is_named(row, tmp_path):
 @pytest.mark.parametrize("row", ["0,,1,1.5,4\n", "0,\0\0,1,1.5,4\n"])
 def test_a_row_without_a_step_stops_a_resume(row, tmp_path):
     (tmp_path / "metrics.csv").write_text(METRICS + row)
-    with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 5; fix or remove that line"):
+    with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 5: .*; fix or remove that line"):
         RunTables(tmp_path).drop_after(2000)
     (tmp_path / "metrics.csv").write_text("seed,q\n0,1\n")
     with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 2"):

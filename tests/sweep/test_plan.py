@@ -9,18 +9,20 @@ from pathlib import Path
 import pytest
 
 from dr_q.cli import main
+from dr_q.cli.settings_table import with_tables
+from dr_q.config import settings_of
 from dr_q.envs import suite_tasks
 from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
+from dr_q.settings import make_settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
 from dr_q.sweep.driver import collect, share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
-from dr_q.sweep.job import Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
+from dr_q.sweep.job import Ended, Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
-from dr_q.sweep.spec import SCHEDULE, check_folder, write_spec
+from dr_q.sweep.spec import RUN_OPTIONS, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
-from dr_q.training.settings import Settings
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
 
@@ -46,7 +48,10 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc-easy", "--presets"], "--presets needs at least one value; see dr-q sweep --help"),
         (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
         (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
-        (["dmc-easy", "--gpus-per-job", "1.5"], "gpus-per-job must be a share up to 1, or a whole number, got 1.5"),
+        (
+            ["dmc-easy", "--gpus-per-job", "1.5"],
+            "--gpus-per-job must be a number between 0 and 1, or a whole number, got",
+        ),
         (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0, got 0.0"),
         (["dmc-easy", "--retries", "-1"], "--retries must be a whole number, at least 0, got -1"),
         (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0, got 0.0"),
@@ -63,6 +68,33 @@ def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, m
     assert error.startswith(f"dr-q: {message}")
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir()), "nothing may be left behind"
+
+
+@pytest.mark.parametrize(
+    "options", [{"gpus_per_job": 1.5}, {"gpus_per_job": -1.0}, {"cpus_per_job": 0.0}, {"retries": -1}]
+)
+def test_options_from_python_are_refused_by_their_python_names(options):
+    (name,) = options
+    with pytest.raises(ConfigError, match=f"^{name} must be "):
+        SweepOptions(**options)
+
+
+def test_options_of_jobs_are_those_of_sweep_options(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("dr_q.sweep.run_sweep", lambda spec, _, options: seen.append((spec, options)))
+    given = ["--address", "a:1", "--gpus-per-job", "0.5", "--cpus-per-job", "3", "--retries", "1"]
+    assert main(["sweep", "dmc/cheetah-run"]) == main(["sweep", "dmc/cheetah-run", "--seeds", "2", *given]) == 0
+    assert seen == [
+        (SweepSpec(("dmc/cheetah-run",), ("dr.q",), 10), SweepOptions()),
+        (SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2), SweepOptions("a:1", 0.5, 3.0, 1)),
+    ]
+
+
+def test_the_page_of_sweeps_has_the_declared_settings_of_jobs():
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    assert page == with_tables(page), "run python -m dr_q.cli.settings_table docs/sweeps.md"
+    for name in settings_of(SweepOptions):
+        assert page.count(f"\n|`{name}`|") == 1
 
 
 def test_without_ray_the_command_says_so(tmp_path, monkeypatch, capsys):
@@ -99,7 +131,7 @@ def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
         ([{"CPU": 8.0}, {"CPU": 4.0}], 2, {}, None, Share(2, 0, 2)),
         ([{"CPU": 2.0}], 6, {}, None, Share(1, 0, 1)),
         ([{"CPU": 8.0}], 2, {"cpus_per_job": 3.0}, None, Share(3, 0, 3)),
-        ([{"CPU": 2.0}], 2, {}, 4, Share(2, 0, 4)),  # gone on with on a smaller machine: the same threads
+        ([{"CPU": 2.0}], 2, {}, 4, Share(2, 0, 4)),  # continued on a smaller machine: the same threads
     ],
 )
 def test_each_job_gets_its_share(nodes, jobs, options, threads, share):
@@ -107,9 +139,9 @@ def test_each_job_gets_its_share(nodes, jobs, options, threads, share):
 
 
 def test_a_share_that_no_node_has_is_refused():
-    with pytest.raises(ConfigError, match="gpus-per-job 2 is more than any node has: 1; 0 trains on the CPU"):
+    with pytest.raises(ConfigError, match="gpus_per_job 2 is more than any node has: 1; 0 trains on the CPU"):
         share_of([{"CPU": 4.0, "GPU": 1.0}], 2, 10, SweepOptions(gpus_per_job=2.0), None)
-    with pytest.raises(ConfigError, match="cpus-per-job 5 is more than any node has: 4"):
+    with pytest.raises(ConfigError, match="cpus_per_job 5 is more than any node has: 4"):
         share_of([{"CPU": 4.0}], 2, 10, SweepOptions(cpus_per_job=5.0), None)
 
 
@@ -129,20 +161,20 @@ def made_run(job, status: str, steps: int, milliseconds: float | None = None) ->
 
 
 def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
-    own = Settings("dmc/cheetah-run", "dr.q", CHEETAH.settings("dmc/cheetah-run", "dr.q").config, 0, 1, 1)
+    own = make_settings("dmc/cheetah-run")
     default = CHEETAH.settings("dmc/cheetah-run", "dr.q")
-    assert [getattr(default, name) for name in SCHEDULE] == [getattr(own, name) for name in SCHEDULE]
-    given = dict(zip(SCHEDULE, (11, 12, 13, 14), strict=True))
+    assert [getattr(default, name) for name in RUN_OPTIONS] == [getattr(own, name) for name in RUN_OPTIONS]
+    given = dict(zip(RUN_OPTIONS, (10, 11, 12, 13, 14), strict=True))
     spec = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2, **given)
     settings = spec.settings("dmc/cheetah-run", "dr.q")
-    assert {name: getattr(settings, name) for name in SCHEDULE} == given
+    assert {name: getattr(settings, name) for name in RUN_OPTIONS} == given
     line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
-    assert "--eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
+    assert "--steps 10 --eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
 
 
 def test_progress_comes_from_the_folder(tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
-    assert progress_of(job) == ("new", 0, None, None, "", 0)
+    assert progress_of(job) == ("new", 0, None, None, 0)
     made_run(job, "running", 5_000, 3.0)
     found = progress_of(job)
     assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)
@@ -190,14 +222,36 @@ def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):
         assert (tmp_path / "sweep").is_dir()
 
 
-def test_a_damaged_line_does_not_stop_a_sweep_and_is_named_at_its_end(tmp_path):
+def test_a_damaged_file_of_a_finished_run_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    """It is said when another job finishes, and raised at the end."""
+    ray = pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
+    jobs = SweepSpec(("dmc/cheetah-run", "dmc/fish-swim"), ("dr.q",), 2, steps=5_000).jobs(tmp_path)
+    for job in jobs:
+        made_run(job, "finished", 5_000)
+    damaged = jobs[0].folder / "evals.csv"
+    damaged.write_text(f"{damaged.read_text()},1,1,1,1\n0,5000,1,nan,1,1,1\n")
+    rows = [Row(job, progress_of(job)) for job in jobs]
+    rows[1].state = "running"
+    monkeypatch.setattr(ray, "get", lambda _: Ended("finished"))
+    sweep = driver._Sweep(rows, Share(1), SweepOptions(), Board(rows), tmp_path)  # pyright: ignore[reportPrivateUsage]
+    sweep._take(None, rows[1], stopping=False)
+    said = capsys.readouterr().out
+    assert rows[1].state == "finished"
+    assert f"results.csv is not written: {damaged} is damaged in line 5: return_mean must be a finite number" in said
+    assert said.endswith("dmc/fish-swim dr.q: finished\n")
+    with pytest.raises(DamagedFileError, match="is damaged in line 5"):
+        collect(jobs, tmp_path)
+
+
+@pytest.mark.parametrize("line", ["0,NUL,1,1,1,1,1", "0,5000,1,NUL,1,1,1"])
+def test_a_damaged_line_is_passed_over_for_progress_and_named_in_results(line, tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
     made_run(job, "finished", 5_000)
     evaluations = job.folder / "evals.csv"
     whole = evaluations.read_text().splitlines()[:-1]
-    evaluations.write_text("\n".join([*whole, "0,NUL,1,1,1,1,1"]) + "\n")
+    evaluations.write_text("\n".join([*whole, line]) + "\n")
     assert progress_of(job).score == 104.5
-    with pytest.raises(DamagedFileError, match=r"evals.csv is damaged in line 12; fix or remove that line"):
+    with pytest.raises(DamagedFileError, match=r"line 12: .* number, got 'NUL'; fix or remove that line"):
         collect([job], tmp_path)
     torn = "\n".join([*whole[:-1], whole[-1].rpartition(",")[0]])
     evaluations.write_text(f"{torn}\n")
@@ -291,7 +345,7 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
     rows[19].state, rows[19].note = "failed", "TaskError: no such thing"
     monkeypatch.setenv("LINES", "8")
     monkeypatch.setenv("COLUMNS", "150")
-    board = Board(rows, quiet=False)
+    board = Board(rows)
     table = board._table()
     assert table.row_count == 4
     cells = [list(column.cells) for column in table.columns]
@@ -307,11 +361,11 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
 def test_without_a_terminal_an_evaluation_is_a_line(tmp_path, monkeypatch):
     (job,) = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 10).jobs(tmp_path)
     row = Row(job, progress_of(job))
-    board, said = Board([row], quiet=False), []
+    board, said = Board([row]), []
     monkeypatch.setattr(board, "say", said.append)
     for steps in (4_000, 5_000, 6_000, 9_000, 10_000):
         evaluated = steps // 5_000 * 5_000
-        row.progress = Progress("running", steps, float(evaluated) if evaluated else None, None, "", evaluated)
+        row.progress = Progress("running", steps, float(evaluated) if evaluated else None, None, evaluated)
         board.show()
     assert [line.partition(": ")[2] for line in said] == [
         "step 5,000 of 500,000, return 5000.0",

@@ -24,9 +24,9 @@ from dr_q.envs import Transitions, make_env
 from dr_q.learner import Learner, LearnerSpec, PendingTransition, SeedStates, init_states, packet_layout, root_keys
 from dr_q.learner.saving import Saved, load, to_checkpoint
 from dr_q.run_folder import Checkpoints, RunTables, checkpoints, lock_run_folder, read_arrays
+from dr_q.settings import Settings, make_settings
 from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces
 from dr_q.training import loop
-from dr_q.training.settings import Settings, make_settings
 from tests.envs import toys
 from tests.training import tiny
 

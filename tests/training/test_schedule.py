@@ -2,11 +2,13 @@
 
 import csv
 
+import jax
 import numpy as np
 import pytest
 
 import dr_q
-from dr_q.learner import Learner
+from dr_q import agent as drq
+from dr_q.learner import Learner, root_keys
 from tests.envs import toys
 from tests.training import tiny
 
@@ -17,7 +19,7 @@ ENCODER = "sync_targets_and_train_encoder"
 def watched(monkeypatch):
     """What happens in a run, in order: ("random"|"explore"|"encoder"|"update", number, transitions there)."""
     events = []
-    made = {name: getattr(Learner, name) for name in ("begin", "act", ENCODER, "update")}
+    made = {name: getattr(Learner, name) for name in ("begin", "act", "act_randomly", ENCODER, "update")}
 
     def count(learner) -> int:
         return int(np.asarray(learner.states.replays.storage.clock)[0])
@@ -28,11 +30,18 @@ def watched(monkeypatch):
 
     def begin(learner, obs):
         made["begin"](learner, obs)
-        events.append(("random" if learner.spec.config.exploration_steps else "explore", 0, 0))
+        key = jax.random.fold_in(jax.random.fold_in(root_keys([0])[0], 2), 0)  # seed 0, "random", step 0
+        first = drq.random_action(learner.spec.spaces.action.dim, key)
+        is_random = np.array_equal(learner.actions()[0], first)
+        events.append(("random" if is_random else "explore", 0, 0))
 
-    def act(learner, arrived, *, exploring):
-        made["act"](learner, arrived, exploring=exploring)
-        events.append(("random" if exploring else "explore", count(learner) + 1, count(learner) + 1))
+    def act(learner, arrived):
+        made["act"](learner, arrived)
+        events.append(("explore", count(learner) + 1, count(learner) + 1))
+
+    def act_randomly(learner, arrived):
+        made["act_randomly"](learner, arrived)
+        events.append(("random", count(learner) + 1, count(learner) + 1))
 
     def sync_targets_and_train_encoder(learner, number):
         learner.add()
@@ -44,7 +53,7 @@ def watched(monkeypatch):
         events.append(("update", index(learner, number), count(learner)))
         return made["update"](learner, number)
 
-    for function in (begin, act, sync_targets_and_train_encoder, update):
+    for function in (begin, act, act_randomly, sync_targets_and_train_encoder, update):
         monkeypatch.setattr(Learner, function.__name__, function)
     return events
 

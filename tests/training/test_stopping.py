@@ -22,8 +22,8 @@ from dr_q.diagnostics import doctor
 from dr_q.kit import TrainingError
 from dr_q.policies import episodes, export
 from dr_q.run_folder import Checkpoints, arrays, read_run_json
+from dr_q.settings import make_settings
 from dr_q.training import loop
-from dr_q.training.settings import make_settings
 from dr_q.training.signals import Signals
 from dr_q.training.writers import MetricWriters
 from tests.envs import toys

@@ -1,7 +1,7 @@
 """The agent of one seed: state, losses, updates, metrics and actions, all pure."""
 
 from dr_q.agent.act import explore, greedy_action, random_action
-from dr_q.agent.losses import CriticBatch, actor_loss, critic_target
+from dr_q.agent.losses import CriticBatch, actor_loss, critic_batch, critic_target
 from dr_q.agent.metrics import METRICS, metric_names, update_metrics
 from dr_q.agent.rollout import Rollout, roll_out
 from dr_q.agent.state import Agent, Networks, PolicyNetworks, init_agent, init_networks
@@ -20,7 +20,6 @@ from dr_q.agent.update import (
     sync_targets,
     sync_targets_and_train_encoder,
     update_actor_critic,
-    update_encoder,
 )
 
 __all__ = [
@@ -39,6 +38,7 @@ __all__ = [
     "Term",
     "actor_critic_step",
     "actor_loss",
+    "critic_batch",
     "critic_target",
     "draw_for_critic",
     "draw_for_encoder",
@@ -58,6 +58,5 @@ __all__ = [
     "sync_targets",
     "sync_targets_and_train_encoder",
     "update_actor_critic",
-    "update_encoder",
     "update_metrics",
 ]

@@ -7,8 +7,9 @@ from jaxtyping import Array, Float
 
 from dr_q.agent.state import Agent, Networks
 from dr_q.config import Config
-from dr_q.equations import q_target, target_action
+from dr_q.equations import n_step_return, q_target, target_action
 from dr_q.networks import Actor, Encoder, TwinCritic
+from dr_q.replay import NStepBatch
 
 
 class CriticBatch(NamedTuple):
@@ -21,6 +22,12 @@ class CriticBatch(NamedTuple):
     n_step_discount: Float[Array, "B"]
     """gamma^n, or 0 after a termination."""
     next_obs: dict[str, Array]
+
+
+def critic_batch(config: Config, sample: NStepBatch) -> CriticBatch:
+    """What the critics learn from, of a sample of the replay."""
+    reward, discount = n_step_return(sample.reward, sample.not_done, config.discount)
+    return CriticBatch(sample.obs, sample.action, reward, discount, sample.next_obs)
 
 
 def critic_target(

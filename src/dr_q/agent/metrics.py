@@ -35,4 +35,4 @@ def metric_names(config: Config) -> tuple[str, ...]:
 def update_metrics(replay: Replay, slots: Int[Array, "B"], seen: ActorCriticMetrics) -> Float[Array, "fields"]:
     """All metrics of an RL update on the transitions at `slots`, as one array: each array costs a dispatch the same."""
     sampled = sampling_metrics(replay, slots, seen.td_error)
-    return jnp.stack([*(metric.value(seen) for metric in METRICS), *sampled.values()])
+    return jnp.stack([*(metric.value(seen) for metric in METRICS), *(sampled[n] for n in replay.sampler.metric_names)])

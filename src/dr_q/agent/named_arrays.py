@@ -13,11 +13,11 @@ _OTHER_VERSION = "it belongs to another environment, or another version of dr-q:
 
 def named_arrays(tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a pytree by name."""
-    return {_name(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}
+    return {name: np.asarray(leaf) for name, leaf in named_leaves(tree).items()}
 
 
-def named_shapes(tree: Any) -> dict[str, Any]:
-    """Shapes and types of a pytree's arrays by name."""
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a pytree by name: arrays, or the shapes and types that stand for them."""
     return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
 
 

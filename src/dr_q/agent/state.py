@@ -102,4 +102,4 @@ def critic_optimiser(config: Config) -> optax.GradientTransformation:
 
 
 def _start(optimiser: optax.GradientTransformation, parameters: Any) -> optax.OptState:
-    return optimiser.init(parameters)
+    return optimiser.init(parameters)  # Any: optax's own type has no modules

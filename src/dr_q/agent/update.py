@@ -14,11 +14,11 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q import replay as rp
-from dr_q.agent.losses import CriticBatch, actor_loss, critic_target
+from dr_q.agent.losses import CriticBatch, actor_loss, critic_batch, critic_target
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
 from dr_q.agent.terms import encoder_loss, encoder_terms, predict
 from dr_q.config import Config
-from dr_q.equations import n_step_return, random_shift
+from dr_q.equations import random_shift
 from dr_q.networks import Encoder
 from dr_q.spaces import ObsSpec
 
@@ -112,15 +112,6 @@ def sync_targets(config: Config, agent: Agent, replay: rp.Replay) -> Agent:
     )
 
 
-def update_encoder(
-    config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
-) -> tuple[Agent, EncoderMetrics]:
-    """One encoder update on a fresh batch."""
-    key_draw, key_shift = jax.random.split(key)
-    draw = EncoderDraws(rp.draw(replay, key_draw, config.batch_size), key_shift)
-    return learn_encoder(config, agent, replay, draw)
-
-
 def learn_encoder(
     config: Config, agent: Agent, replay: rp.Replay, draw: EncoderDraws, frames: rp.Frames | None = None
 ) -> tuple[Agent, EncoderMetrics]:
@@ -134,7 +125,7 @@ def shift_images(config: Config, spec: ObsSpec, obs: dict[str, Array], key: Key[
     """Observations with any leading axes, each of their images shifted at random."""
     if not config.pixel_shift:
         return obs
-    several = len(spec.images) > 1
+    several = len(spec.images) > 1  # the paper's one image keeps the draw's own key
     shifted = {}
     for index, name in enumerate(spec.images):
         images = obs[name].reshape(-1, *obs[name].shape[-3:])
@@ -155,13 +146,12 @@ def learn_actor_critic(
 ) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
     """One RL update on what was drawn; `frames` where the replay does not hold them."""
     sample = rp.sample_n_step(replay.storage, draw.slots, config.q_horizon, frames)
-    obs, next_obs = sample.obs, sample.next_obs
-    if replay.spec.obs.images and config.pixel_shift:
-        both = jax.tree.map(lambda *ends: jnp.concatenate(ends), obs, next_obs)
+    if replay.spec.obs.images and config.pixel_shift:  # vectors are not copied for nothing
+        both = jax.tree.map(lambda *ends: jnp.stack(ends), sample.obs, sample.next_obs)
         both = shift_images(config, replay.spec.obs, both, draw.key_shift)
-        obs, next_obs = ({name: jnp.split(x, 2)[i] for name, x in both.items()} for i in (0, 1))
-    n_step_reward, n_step_discount = n_step_return(sample.reward, sample.not_done, config.discount)
-    batch = CriticBatch(obs, sample.action, n_step_reward, n_step_discount, next_obs)
+        obs, next_obs = (jax.tree.map(lambda x, i=i: x[i], both) for i in (0, 1))
+        sample = sample._replace(obs=obs, next_obs=next_obs)
+    batch = critic_batch(config, sample)
     standard_normal = jax.random.normal(draw.key_noise, sample.action.shape)
     agent, metrics = actor_critic_step(config, agent, batch, standard_normal)
     return agent, rp.write_priority(replay, draw.slots, metrics.td_error), metrics

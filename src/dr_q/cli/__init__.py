@@ -6,17 +6,18 @@ import os
 import select
 import sys
 from pathlib import Path
+from typing import Any
 
+from dr_q.cli.figures import ANALYSE, Plot
 from dr_q.cli.help import help_text
 from dr_q.cli.machine import Bench, Doctor, Version
 from dr_q.cli.paper import Presets, PublishedScores, Tasks
 from dr_q.cli.parse import Group, Help, parse
-from dr_q.cli.pictures import ANALYSE, Plot
 from dr_q.cli.policies import Eval, Export, Video
 from dr_q.cli.results import Compare, Report, Results
 from dr_q.cli.sweeps import EXPERIMENT, Sweep
 from dr_q.cli.training import Train
-from dr_q.kit import DrQError, spelled_as_options
+from dr_q.kit import DrQError, MissingPackageError, spelled_as_options
 from dr_q.kit.errors import FAILURE, USAGE
 
 INTERRUPTED = 130
@@ -87,7 +88,7 @@ def _run_command(arguments: list[str]) -> int:
             if isinstance(command, Help):
                 print(help_text(command))
                 return 0
-            return command.run()
+            return _run(command, arguments[0])
     except DrQError as error:
         print(f"dr-q: {error}", file=sys.stderr)
         return error.exit_code
@@ -97,6 +98,19 @@ def _run_command(arguments: list[str]) -> int:
         place = "a file" if error.filename is None else error.filename  # writing itself does not say which it was
         print(f"dr-q: cannot use {place}: {error.strerror or error}", file=sys.stderr)
         return USAGE if error.errno in _CANNOT_BE_THERE else FAILURE
+
+
+def _run(command: Any, called: str) -> int:
+    """Run a command; of a package that is missing, say which extra of dr-q installs it (the command's `extra`)."""
+    try:
+        return command.run()
+    except DrQError:  # a MissingPackageError is an ImportError, too
+        raise
+    except ImportError as error:
+        if not hasattr(command, "extra"):
+            raise
+        install = f"pip install 'dr-q[{command.extra}]'"
+        raise MissingPackageError(f"{called} needs {error.name}, which is not installed: {install}") from error
 
 
 __all__ = ["COMMANDS", "main"]

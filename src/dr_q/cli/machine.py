@@ -3,11 +3,13 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import dr_q
 from dr_q.cli.options import argument, option, options_of
 from dr_q.cli.output import say
-from dr_q.training.settings import Execution
+from dr_q.config import Config
+from dr_q.settings import Execution, Settings
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -15,21 +17,22 @@ class Doctor:
     """Check what works on this machine and how to fix what does not; with a task, the memory that a run needs."""
 
     task: str | None = argument(None, "a task: print the memory that a run of it needs", metavar="TASK")
-    seeds: int = option(1, "number of seeds of that run", least=1)
     preset: str = option("dr.q", "its preset")
-    steps: int | None = option(None, "its agent steps", least=1, otherwise="the paper's budget")
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", "steps")
 
     def run(self) -> int:
         """Examine."""
         from dr_q.diagnostics.doctor import examine, memory_plan
+        from dr_q.settings import make_settings
 
         for finding in examine():
             mark = "ok  " if finding.ok else "--  "
             fix = "" if finding.ok else f"  ->  {finding.fix}"
             print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
         if self.task is not None:
-            print(f"{self.task}, {self.seeds} seed{'s' if self.seeds > 1 else ''}, {self.preset}:")
-            for line in memory_plan(self.task, self.seeds, self.preset, self.steps):
+            settings = make_settings(self.task, preset_name=self.preset, **self.run_settings)
+            print(f"{self.task}, {settings.seeds} seed{'s' if settings.seeds > 1 else ''}, {self.preset}:")
+            for line in memory_plan(self.task, settings.seeds, self.preset, settings.steps):
                 print(line)
         return 0
 
@@ -39,27 +42,24 @@ class Bench:
     """Measure this machine's throughput by part, as a table to paste into an issue."""
 
     task: str = argument("dmc/cheetah-run", "any task that `dr-q train` takes", metavar="TASK")
-    seeds: int = option(1, "number of seeds, trained together", least=1)
     steps: int = option(1_000, "agent steps to time, after exploration", least=1)
     preset: str = option("dr.q", "networks and batch size are this preset's")
-    replay_capacity: int | None = option(
-        None, "slots of the replay buffer", least=1, otherwise="the preset's, or as many as the paper's budget fills"
-    )
     with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")
     json: Path | None = option(None, "a file to write the numbers to as well", metavar="FILE")
+    run_settings: dict[str, Any] = options_of(Settings, "seeds")
     execution: dict[str, bool] = options_of(Execution, "in_process")
+    algorithm: dict[str, Any] = options_of(Config, "replay_capacity", by_preset=True)
 
     def run(self) -> int:
         """Measure."""
         from dr_q.diagnostics.bench import bench
-        from dr_q.training.settings import make_settings
+        from dr_q.settings import make_settings
 
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring
-        changes = {} if self.replay_capacity is None else {"replay_capacity": self.replay_capacity}
-        settings = make_settings(self.task, preset_name=self.preset, seeds=self.seeds, changes=changes)
-        if self.replay_capacity is not None:
-            settings = dataclasses.replace(settings, steps=max(settings.steps, self.replay_capacity))
+        settings = make_settings(self.task, preset_name=self.preset, changes=self.algorithm, **self.run_settings)
+        if self.algorithm:  # slots that a run could not fill are not allocated
+            settings = dataclasses.replace(settings, steps=max(settings.steps, settings.config.replay_capacity))
         figures = bench(
             settings,
             self.steps,

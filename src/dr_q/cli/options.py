@@ -29,16 +29,17 @@ def argument(default: Any = dataclasses.MISSING, help: str = "", *, metavar: str
     return setting(default, help, group=ARGUMENTS, metavar=metavar, **facts)
 
 
-def options_of(kind: type, *names: str, by_preset: bool = False) -> Any:
+def options_of(kind: type, *names: str, by_preset: bool = False, **defaults: Any) -> Any:
     """Declare an option for each setting of a dataclass; the field is a dict of those that are given.
 
     Args:
         kind: The dataclass that declares the settings.
         names: Which of them; by default all.
         by_preset: Whether their defaults are the preset's.
+        defaults: What the command uses where that is not the declared default.
     """
     chosen = names or tuple(settings_of(kind))
-    metadata = {"options_of": (kind, chosen, by_preset)}
+    metadata = {"options_of": (kind, chosen, by_preset, defaults)}
     return dataclasses.field(default_factory=dict, metadata=metadata)
 
 
@@ -49,6 +50,7 @@ class Option:
     field: str
     """The command's field; `name` is its entry there if that is a dict."""
     name: str
+    """What users call it."""
     kind: Any
     default: Any
     setting: Setting
@@ -73,8 +75,7 @@ class Option:
     @property
     def spellings(self) -> tuple[str, ...]:
         """How it may be written, today's spelling first, old ones after it."""
-        names = (self.setting.called or self.name, *self.setting.aliases)
-        return tuple(f"--{name.replace('_', '-')}" for name in names)
+        return tuple(f"--{name.replace('_', '-')}" for name in (self.name, *self.setting.aliases))
 
     @property
     def count(self) -> int | None:
@@ -139,17 +140,19 @@ def options_of_command(command: type) -> tuple[Option, ...]:
     found: list[Option] = []
     for field in dataclasses.fields(command):
         if "options_of" in field.metadata:
-            kind, names, by_preset = field.metadata["options_of"]
+            kind, names, by_preset, defaults = field.metadata["options_of"]
             for name in names:
                 inner, declared = settings_of(kind)[name]
-                found.append(_option(inner, declared, in_dict=True, by_preset=by_preset, field=field.name))
+                default = defaults.get(name, inner.default)
+                found.append(_option(inner, declared, default, in_dict=True, by_preset=by_preset, field=field.name))
         else:
-            found.append(_option(field, field.metadata["setting"], field=field.name))
+            found.append(_option(field, field.metadata["setting"], field.default, field=field.name))
     return tuple(found)
 
 
-def _option(declaring: dataclasses.Field, declared: Setting, **where: Any) -> Option:
+def _option(declaring: dataclasses.Field, declared: Setting, default: Any, **where: Any) -> Option:
     base: Any = base_kind(declaring.type)
     if typing.get_origin(base) is Literal and not declared.choices:
         declared = dataclasses.replace(declared, choices=typing.get_args(base))
-    return Option(name=declaring.name, kind=declaring.type, default=declaring.default, setting=declared, **where)
+    name = declared.called or declaring.name
+    return Option(name=name, kind=declaring.type, default=default, setting=declared, **where)

@@ -1,11 +1,8 @@
 """How commands print: progress, tables, notes."""
 
-import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-from dr_q.kit import DrQError, MissingPackageError
 
 
 def say(line: str) -> None:
@@ -34,23 +31,3 @@ def say_what_is_left_out(sources: Sequence[Path]) -> None:
 
     for run in runs_without_evaluations(sources):
         say(f"dr-q: {run} has no evaluation yet and is left out")
-
-
-@contextlib.contextmanager
-def refusals(what: str, extra: str) -> Iterator[None]:
-    """Report an optional package that is missing.
-
-    Args:
-        what: What needs the package.
-        extra: The extra of dr-q that installs it.
-
-    Raises:
-        MissingPackageError: For a package that is not installed.
-    """
-    try:
-        yield
-    except DrQError:  # a MissingPackageError is an ImportError, too
-        raise
-    except ImportError as error:
-        command = f"pip install 'dr-q[{extra}]'"
-        raise MissingPackageError(f"{what} needs {error.name}, which is not installed: {command}") from error

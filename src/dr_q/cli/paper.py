@@ -10,7 +10,7 @@ from dr_q.cli.options import argument, option
 from dr_q.cli.output import print_table
 from dr_q.config import PRESETS, Config, settings_of
 from dr_q.kit import ConfigError, TaskError, did_you_mean
-from dr_q.paper import PRINT_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
+from dr_q.paper import TABLE_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 
 _SUITES = "gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, paper, all, or a suite of another family"
 
@@ -80,7 +80,7 @@ class PublishedScores:
                 _print_means(suite, mine)
             _print_aggregates(suite, columns)
         notes = [(task.name, task.note) for task in tasks if task.note]
-        notes += [(note.suite, note.what) for note in PRINT_NOTES if note.suite in ("all", *suites)]
+        notes += [(note.suite, note.what) for note in TABLE_NOTES if note.suite in ("all", *suites)]
         if notes:
             print("About the published tables:")
             for where, what in notes:
@@ -137,11 +137,11 @@ def _print_means(suite: str, tasks: list[TaskInfo]) -> None:
 
 
 def _print_aggregates(suite: str, columns: list[str]) -> None:
-    printed = {(a.algorithm, a.statistic): a for a in published_aggregates() if a.suite == suite}
+    published = {(a.algorithm, a.statistic): a for a in published_aggregates() if a.suite == suite}
     names = ("Mean", "Median", "IQM")
     rows = []
     for name in columns:
-        cells = [printed.get((name, statistic)) for statistic in names]
+        cells = [published.get((name, statistic)) for statistic in names]
         if any(cells):
             rows.append((name, *("" if a is None else f"{a.value:g} {_interval(a)}" for a in cells)))
     if rows:
@@ -149,8 +149,8 @@ def _print_aggregates(suite: str, columns: list[str]) -> None:
         print()
 
 
-def _interval(printed: Any) -> str:
-    return "" if math.isnan(printed.low) else f"[{printed.low:g}, {printed.high:g}]"
+def _interval(published: Any) -> str:
+    return "" if math.isnan(published.low) else f"[{published.low:g}, {published.high:g}]"
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -35,8 +35,8 @@ def parse(group: Group, words: Sequence[str], called: str = "dr-q") -> Any:
 
     Args:
         group: The commands that there are.
-        words: What was written after the program's name.
-        called: The program's name, and the words before these.
+        words: What was written after `dr-q`.
+        called: `dr-q`, and the words before these.
 
     Raises:
         ConfigError: For a mistake in the words.

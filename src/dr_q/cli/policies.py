@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import say
-from dr_q.training.settings import EVAL_EPISODES
+from dr_q.settings import EVAL_EPISODES
 
 if TYPE_CHECKING:
     from dr_q.policies.policy import Policy

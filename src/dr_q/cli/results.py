@@ -5,13 +5,11 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dr_q.cli.options import argument, option
-from dr_q.cli.output import print_table, refusals, say_what_is_left_out
-from dr_q.config import PRESETS, preset
+from dr_q.cli.output import print_table, say_what_is_left_out
 from dr_q.kit import ConfigError
-from dr_q.training.settings import EVAL_EPISODES, EVAL_EVERY
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -30,8 +28,7 @@ class Results:
 
         if not self.sources:
             raise ConfigError("nothing to collect; name runs, folders of runs, or CSV files of results")
-        with refusals("a collection of results", "report"):
-            results = read_results(self.sources)
+        results = read_results(self.sources)
         if not results:
             raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
         say_what_is_left_out(self.sources)
@@ -77,8 +74,7 @@ class Compare:
         if sides[0] == sides[1]:
             raise ConfigError(f"{self.first} and {self.second} have the same results: there is nothing to compare")
         names = presets if presets[0] != presets[1] else _shorter(self.first, self.second)
-        with refusals("a comparison", "report"):
-            found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
+        found = compare(sides[0], sides[1], (names[0], names[1]), self.at)
         tasks = [row.task for row in found.tasks]
         sentences = [*found.sentences(), *other_differences((self.first, self.second), tasks)]
         if self.json:
@@ -150,8 +146,7 @@ def _results_of(source: str) -> list[Any]:
     from dr_q.report import read_results
 
     path, _, preset = source.partition("@")
-    with refusals("a comparison", "report"):
-        results = read_results([path])
+    results = read_results([path])
     presets = sorted({result.preset for result in results})
     if preset and preset not in presets:
         raise ConfigError(f"{path} has no results of preset '{preset}'; it has {', '.join(presets) or 'none'}")
@@ -164,6 +159,7 @@ def _results_of(source: str) -> list[Any]:
 class Report:
     """Write a page of results compared with the paper's, and the same as PNG, CSV and LaTeX."""
 
+    extra: ClassVar = "report"
     sources: tuple[Path, ...] = argument(
         (), "runs, folders of runs, CSV files of results (dr-q results)", metavar="RUN|FOLDER|FILE..."
     )
@@ -184,24 +180,11 @@ class Report:
 
         if not self.sources:
             raise ConfigError("nothing to report on; name runs, folders of runs, or CSV files of results")
-        with refusals("a report", "report"):
-            check_report_folder(self.out)
-            results = read_results(self.sources)
-            runs = labelled_runs(self.sources)
-            say_what_is_left_out(self.sources)
-            report = build_report(results, runs, _preset_settings, say, self.base)
-            page = write_report(report, results, self.out, say)
+        check_report_folder(self.out)
+        results = read_results(self.sources)
+        runs = labelled_runs(self.sources)
+        say_what_is_left_out(self.sources)
+        report = build_report(results, runs, say, self.base)
+        page = write_report(report, results, self.out, say)
         print(page)
         return 0
-
-
-def _preset_settings(settings: dict[str, Any]) -> dict[str, Any] | None:
-    """What a run's settings would be by its preset alone; None for a preset that this version does not have."""
-    if settings["preset"] not in PRESETS:
-        return None
-    from dr_q.envs import known_tasks
-
-    known = known_tasks().get(settings["task"])
-    steps = known.agent_steps if known else settings.get("steps")
-    usual = {"steps": steps, "eval_every": EVAL_EVERY, "eval_episodes": EVAL_EPISODES, "noise_dims": 0}
-    return {**dataclasses.asdict(preset(settings["preset"])), **usual}

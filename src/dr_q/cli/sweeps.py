@@ -4,61 +4,30 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dr_q.cli.options import argument, option, options_of
 from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
 from dr_q.config import Config
 from dr_q.kit.errors import FAILURE
-from dr_q.training.settings import Settings
-
-if TYPE_CHECKING:
-    from dr_q.sweep import SweepOptions
-
-_PAPER_SEEDS = 10
-_SCHEDULE = ("steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
+from dr_q.settings import Settings
+from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions
 
 
 @dataclasses.dataclass(kw_only=True)
 class _Jobs:
     """Options of sweeps and experiments about the runs they consist of, and where these run."""
 
-    seeds: int = option(_PAPER_SEEDS, "number of seeds of each task and preset, trained together in one job", least=1)
-    address: str | None = option(
-        None,
-        "a Ray cluster to run on; `auto` is the one that runs on this machine",
-        metavar="HOST:PORT", otherwise="Ray is started on this machine",
-    )  # fmt: skip
-    gpus_per_job: float | None = option(
-        None,
-        "GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU",
-        least=0, otherwise="1 if there are any",
-    )  # fmt: skip
-    cpus_per_job: float | None = option(
-        None,
-        "CPUs of a job",
-        above=0, otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
-    )  # fmt: skip
-    retries: int = option(3, "how often a job that lost its worker is started again from its checkpoint", least=0)
     dry_run: bool = option(False, "print jobs, memory and an estimate of the hours; start nothing")
     throughput: float | None = option(
         None,
         "seed-steps/s of one job for the estimate, as dr-q bench measures them",
         above=0, otherwise="measured by its own runs, or else on an H200",
     )  # fmt: skip
-    schedule: dict[str, Any] = options_of(Settings, *_SCHEDULE)
+    jobs: dict[str, Any] = options_of(SweepOptions)
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", *RUN_OPTIONS, seeds=SEEDS)
     algorithm: dict[str, Any] = options_of(Config, by_preset=True)
-
-    def asked(self) -> dict[str, Any]:
-        """What decides the runs."""
-        return {**{name: self.schedule.get(name) for name in _SCHEDULE}, "changes": self.algorithm}
-
-    def options(self) -> "SweepOptions":
-        """Where they run."""
-        from dr_q.sweep import SweepOptions
-
-        return SweepOptions(self.address, self.gpus_per_job, self.cpus_per_job, self.retries)
 
 
 def _exit_code(call: Callable[[], None]) -> int:
@@ -96,8 +65,8 @@ class Sweep(_Jobs):
         """Train, or print an estimate."""
         from dr_q import sweep
 
-        spec = sweep.SweepSpec(self.what, self.presets, self.seeds, **self.noise, **self.asked())
-        options = self.options()
+        spec = sweep.SweepSpec(self.what, self.presets, **self.run_settings, **self.noise, changes=self.algorithm)
+        options = SweepOptions(**self.jobs)
         if self.dry_run:
             _without_devices()
             _print_estimate(sweep.estimate(spec, self.out, options, self.throughput))
@@ -149,9 +118,9 @@ class RunExperiment(_Jobs):
         from dr_q.sweep import experiments
 
         found = experiments.find(self.name)
-        planned = experiments.plan(found, tasks=self.tasks, seeds=self.seeds, **self.asked())
+        planned = experiments.plan(found, tasks=self.tasks, **self.run_settings, changes=self.algorithm)
         out = self.out or Path("runs") / f"experiment-{self.name}"
-        options = self.options()
+        options = SweepOptions(**self.jobs)
         if self.dry_run:
             _without_devices()
             _print_estimate(experiments.estimate_experiment(planned, out, options, self.throughput))

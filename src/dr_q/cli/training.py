@@ -6,7 +6,7 @@ from typing import Any
 
 from dr_q.cli.options import argument, option, options_of
 from dr_q.config import Config
-from dr_q.training.settings import Execution, Settings
+from dr_q.settings import Execution, Settings
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -34,14 +34,13 @@ class Train:
         """Train."""
         from dr_q.training import api
 
-        given = {"seed" if name == "first_seed" else name: value for name, value in self.run_settings.items()}
         outcome = api.train(
             self.task,
             preset=self.preset,
             out=self.out,
             resume=self.resume,
             may_exit=True,
-            **given,
+            **self.run_settings,
             **self.execution,
             **self.algorithm,
         )

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.config import Config, config_from_json
-from dr_q.equations import fade_weight, infonce, latent_mse, n_step_return, reward_bins, two_hot_mean
+from dr_q.equations import fade_weight, infonce, latent_mse, reward_bins, two_hot_mean
 from dr_q.kit import ConfigError, RunFolderError
 from dr_q.learner import LearnerSpec, saving
 from dr_q.networks import Encoder
@@ -231,9 +231,8 @@ def _td_error(
     config: Config, agent: drq.Agent, replay: rp.Replay, slots: Array, frames: rp.Frames, key: Array
 ) -> Float[Array, "B"]:
     sample = rp.sample_n_step(replay.storage, slots, config.q_horizon, frames)
-    n_step_reward, n_step_discount = n_step_return(sample.reward, sample.not_done, config.discount)
-    batch = drq.CriticBatch(sample.obs, sample.action, n_step_reward, n_step_discount, sample.next_obs)
-    target = drq.critic_target(config, agent, batch, jax.random.normal(key, sample.action.shape))
+    batch, noise = drq.critic_batch(config, sample), jax.random.normal(key, sample.action.shape)
+    target = drq.critic_target(config, agent, batch, noise)
     encoder, critic = agent.online.encoder, agent.online.critic
     return critic.td_error(critic(encoder.z_sa(encoder.z_s(sample.obs), sample.action)), target)
 

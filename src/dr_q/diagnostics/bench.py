@@ -12,10 +12,10 @@ import numpy as np
 
 from dr_q.envs import Pool, ProcessPool
 from dr_q.learner import Learner
+from dr_q.settings import EVAL_EPISODES, EVAL_EVERY, Settings
 from dr_q.training.evaluate import Evaluator
 from dr_q.training.loop import evaluation_pool, keep_compiled_programs, training_pool
 from dr_q.training.plan import plan_for
-from dr_q.training.settings import EVAL_EPISODES, EVAL_EVERY, Settings
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 
@@ -138,7 +138,7 @@ def _measure(
     assert arrived is not None
 
     def act() -> None:
-        learner.act(arrived, exploring=False)
+        learner.act(arrived)
         learner.actions()
         learner.add()
 

@@ -50,8 +50,8 @@ def examine() -> Iterator[Finding]:
 def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[str]:
     """What a run holds in memory, and where, in lines to print."""
     from dr_q.envs import make_env
+    from dr_q.settings import make_settings
     from dr_q.training.plan import plan_for
-    from dr_q.training.settings import make_settings
 
     settings = make_settings(task, preset_name=preset_name, seeds=seeds, steps=steps)
     env = make_env(settings.task)

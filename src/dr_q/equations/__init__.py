@@ -2,7 +2,7 @@
 
 from dr_q.equations.actions import exploration_action, target_action
 from dr_q.equations.augmentation import random_shift
-from dr_q.equations.fading import NEVER, fade_weight, faded_probability, floor_age
+from dr_q.equations.fading import NEVER, fade_power, fade_weight, faded_probability, floor_age
 from dr_q.equations.priority import lap_priority, td_error
 from dr_q.equations.representation import infonce, latent_mse, reward_cross_entropy, unit
 from dr_q.equations.returns import alive_steps, huber, n_step_return, q_target
@@ -12,6 +12,7 @@ __all__ = [
     "NEVER",
     "alive_steps",
     "exploration_action",
+    "fade_power",
     "fade_weight",
     "faded_probability",
     "floor_age",

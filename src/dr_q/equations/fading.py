@@ -9,9 +9,14 @@ NEVER = 2**31 - 1
 """An age no transition reaches."""
 
 
+def fade_power(age: Int[Array, "..."], decay: float) -> Float[Array, "..."]:
+    """(1 - decay)^age."""
+    return jnp.exp(age * math.log1p(-decay))
+
+
 def fade_weight(age: Int[Array, "..."], decay: float, floor: float) -> Float[Array, "..."]:
     """max(floor, (1 - decay)^age), age counted in transitions added since (Eq. 10; Eq. 4 with floor 0)."""
-    return jnp.maximum(floor, jnp.exp(age * math.log1p(-decay)))
+    return jnp.maximum(floor, fade_power(age, decay))
 
 
 def floor_age(decay: float, floor: float) -> int:

@@ -1,4 +1,4 @@
-"""Loss-adjusted priorities (the numerator of Eq. 10)."""
+"""Loss-adjusted priorities (the numerator of Eq. 10 without the fade weight)."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

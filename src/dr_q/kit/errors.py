@@ -42,7 +42,7 @@ class DamagedFileError(DrQError, ValueError):
 
 
 class ToolError(DrQError, RuntimeError):
-    """Another program that failed: ffmpeg, for instance."""
+    """An external tool that failed: ffmpeg, for instance."""
 
 
 class TrainingError(DrQError, RuntimeError):

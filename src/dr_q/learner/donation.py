@@ -22,7 +22,7 @@ class Packing(NamedTuple):
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
-    """Of each array, for one seed."""
+    """Shape of each array, for one seed."""
     dtypes: tuple[Any, ...]
     large: tuple[int, ...]
     """Positions of those that are kept as they are."""
@@ -115,8 +115,8 @@ class Uses(NamedTuple):
 class DonatingStep:
     """A compiled step(tree, *rest) -> (new tree, seen); what changes of the tree is replaced, large arrays in place.
 
-    What a step passes through unchanged is neither donated nor an output of the compiled program: it stays the same
-    array. This saves copies, and it is needed for more than speed: jax 0.11 on CUDA has been seen to write over a
+    Arrays that a step passes through unchanged are neither donated nor outputs of the compiled program: they stay the
+    same arrays. This saves copies, and it is needed for more than speed: jax 0.11 on CUDA has been seen to write over a
     donated argument that the same call returned unchanged (Adam's first moment became a copy of the weights). Small
     arrays, of which a step may pass on some unchanged, are not donated.
     """
@@ -131,7 +131,7 @@ class DonatingStep:
         self._step, self._spread, self._compiler_options = step, spread, compiler_options
         self._compiled: Callable[..., Any] | None = None
         self._uses = Uses([], [])
-        """Of large arrays."""
+        """How the step uses large arrays."""
         self._changes_small = False
 
     def compile(self, state: DonatedState, *rest: Any) -> None:

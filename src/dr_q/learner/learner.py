@@ -60,10 +60,7 @@ class Learner:
     def begin(self, obs: dict[str, np.ndarray]) -> None:
         """Fresh agents, acting on their first observations."""
         self._donated = _donated(self._programs.init_states(self._roots))
-        exploring = self.spec.config.exploration_steps > 0
-        self.pending = self._programs.first_action[exploring](
-            self.states.agents.online, self._roots, self.placement.put(obs)
-        )
+        self.pending = self._programs.first_action(self._roots, self.placement.put(obs))
 
     def restore(self, states: SeedStates, pending: PendingTransition) -> None:
         """Continue from a checkpoint's states; frames in host memory have been written already."""
@@ -82,13 +79,20 @@ class Learner:
         self._donated.wait()
 
     def compile(self) -> float:
-        """Compile what a run needs; the seconds it took. Once for a task and number of seeds."""
+        """Compile what a run needs; the seconds it took. Once for a task and number of seeds.
+
+        With frames in host memory, an update's programs are compiled when it is first made: some of what they take
+        has no shape before.
+        """
         start = time.perf_counter()
         packets = jax.ShapeDtypeStruct((len(self._roots), packet_layout(self.spec).size), jnp.uint8)
         (packets,) = self.placement.shapes((packets,))
         run, state, roots, numbers = self._programs, self._donated, self._roots, self._numbers[0]
-        jobs: list[tuple[DonatingStep, tuple[Any, ...]]] = [(run.act[e], (roots, packets)) for e in (True, False)]
-        jobs.append((run.add, (self.pending, packets)))
+        jobs: list[tuple[DonatingStep, tuple[Any, ...]]] = [
+            (run.act_randomly, (roots, packets)),
+            (run.act, (roots, packets)),
+            (run.add, (self.pending, packets)),
+        ]
         if self.frames is None:
             jobs += [(run.update, (roots, numbers)), (run.sync_targets_and_train_encoder, (roots, numbers))]
         if self._fuse:
@@ -103,17 +107,22 @@ class Learner:
         assert self.pending is not None
         return np.asarray(self.pending.action)
 
-    def act(self, arrived: Transitions, *, exploring: bool) -> None:
-        """Choose the next actions, on what came of the last ones; `add` is to follow."""
+    def act_randomly(self, arrived: Transitions) -> None:
+        """Choose the next actions at random; `add` what came of the last ones next."""
+        self._act(self._programs.act_randomly, arrived)
+
+    def act(self, arrived: Transitions) -> None:
+        """Choose the next actions by the policies, with noise, on what came of the last ones; `add` that next."""
+        self._act(self._programs.act, arrived)
+
+    def _act(self, act: DonatingStep, arrived: Transitions) -> None:
         assert self.pending is not None
         assert self._arrived is None, "what came before is not in the replay yet"
         if self.frames is not None:
             final = self.spec.spaces.obs.newest_frames(arrived.next_obs, axis=1)
             frame = {name: np.asarray(x) for name, x in self.pending.frame.items()}
             self.frames.add(frame, final, arrived.terminated | arrived.truncated)
-        pending, packets = self._programs.act[exploring](
-            self._donated, self._roots, self.placement.put_step(arrived.packet)
-        )
+        pending, packets = act(self._donated, self._roots, self.placement.put_step(arrived.packet))
         pending.action.copy_to_host_async()  # under way while the update is dispatched
         self.pending, self._arrived = pending, (self.pending, packets)
 

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dr_q import replay as rp
 from dr_q.config import Config
 from dr_q.learner import steps
 from dr_q.learner.donation import DonatingStep
@@ -41,12 +40,12 @@ class Programs:
             return DonatingStep(functools.partial(step, spec), spread, options)
 
         self.init_states = function(functools.partial(steps.init_states, spec))
-        self.first_action = {e: function(functools.partial(steps.first_action, spec, e)) for e in (True, False)}
-        self.act = {e: DonatingStep(functools.partial(steps.act, spec, e), spread, options) for e in (True, False)}
+        self.first_action = function(functools.partial(steps.first_action, spec))
+        self.act_randomly, self.act = donating(steps.act_randomly), donating(steps.act)
         self.add, self.add_and_update = donating(steps.add), donating(steps.add_and_update)
         self.greedy = function(steps.greedy)
         self.copy = function(lambda tree: jax.tree.map(jnp.copy, tree))
-        self.have_valid_start = function(jax.vmap(rp.has_valid_start))
+        self.have_valid_start = function(steps.have_valid_start)
         self.sync_targets_and_train_encoder = donating(steps.sync_targets_and_train_encoder)
         self.update = donating(steps.update)
         self.plan_encoder_training = donating(steps.plan_encoder_training)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q import replay as rp
-from dr_q.agent.named_arrays import fill_tree, named_arrays, named_shapes
+from dr_q.agent.named_arrays import fill_tree, named_arrays, named_leaves
 from dr_q.envs import Transitions
 from dr_q.kit import DamagedFileError, RunFolderError
 from dr_q.learner.steps import (
@@ -48,7 +48,7 @@ class Saved(NamedTuple):
     frames: Arrays | None = None
     """The replays' frames by part, [S, capacity, ...], where they are in host memory."""
     encoder_metrics: drq.EncoderMetrics | None = None
-    """Of the last encoder updates, for the log."""
+    """What the last encoder updates saw, for the log."""
 
 
 def to_checkpoint(saved: Saved, seeds: Sequence[int]) -> Checkpoint:
@@ -60,7 +60,7 @@ def to_checkpoint(saved: Saved, seeds: Sequence[int]) -> Checkpoint:
         agents=named_arrays(saved.states.agents),
         replay=_outside_chunks(replays),
         chunks=[_chunks(replays.storage, saved.frames, index) for index in range(len(seeds))],
-        pending=named_arrays(saved.pending._asdict()),
+        pending=named_arrays(saved.pending),
         packet=saved.arrived.packet,
         episodes=saved.episodes,
         encoder_metrics=None if seen is None else {name: x.tolist() for name, x in named_arrays(seen).items()},
@@ -98,7 +98,7 @@ def load_agents(stored: StoredCheckpoint, spec: LearnerSpec) -> drq.Agent:
 
 
 def load_replay(stored: StoredCheckpoint, spec: LearnerSpec, seed: int) -> tuple[rp.Replay, Arrays]:
-    """One seed's replay, and beside it its frames: [capacity, *frame], in memory only where they are filled."""
+    """One seed's replay and its frames, [capacity, *frame], which take memory only where they are filled."""
     replays, frames = _load_replays(stored, [seed], spec._replace(frames_on_host=True))
     assert frames is not None
     return jax.tree.map(lambda x: x[0], replays), {name: x[0] for name, x in frames.items()}
@@ -106,7 +106,7 @@ def load_replay(stored: StoredCheckpoint, spec: LearnerSpec, seed: int) -> tuple
 
 def chunk_slots(spec: rp.StorageSpec) -> int:
     """Slots in a chunk: whole rows, of about 32 MiB."""
-    slot_bytes = spec.obs.frame_bytes + 4 * spec.action_dim + 13
+    slot_bytes = spec.obs.frame_bytes + 4 * spec.action_dim + 14  # reward, not_done, stamp; two fields of a byte
     return max(1, CHUNK_BYTES // slot_bytes // rp.ROW) * rp.ROW
 
 
@@ -122,12 +122,12 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
             f"{template.spec.capacity:,}; resume with fewer --steps, or train anew"
         )
     filled: Arrays = {}
-    for name, leaf in named_shapes(template).items():
+    for name, leaf in named_leaves(template).items():
         filled[name] = np.zeros(leaf.shape, leaf.dtype)
         if name in small:  # rows that were saved; the others are empty
             part = small[name][rows]
             filled[name][tuple(slice(0, n) for n in part.shape)] = part
-        elif name.split(".")[:2] not in [["storage", field] for field in _BY_SLOT]:
+        elif not _in_chunks(name):
             raise DamagedFileError(f"{stored.folder}, replay: it has no array '{name}'")
     for index, seed in enumerate(seeds):
         for start, arrays in stored.chunks(seed, small):
@@ -151,14 +151,18 @@ def _encoder_metrics(record: dict[str, list[float]] | None, seeds: int) -> drq.E
     return drq.EncoderMetrics(values.get("loss", jnp.zeros(seeds)), terms)
 
 
+def _in_chunks(name: str) -> bool:
+    """Whether an array of a replay is saved in chunks."""
+    room, *field = name.split(".")
+    return room == "storage" and field[0] in _BY_SLOT
+
+
 def _outside_chunks(replays: rp.Replay) -> Arrays:
-    """What changes anywhere at any time; of what lies in rows of slots the filled rows."""
-    storage = replays.storage
-    filled = -(-int(np.max(np.asarray(storage.size))) // rp.ROW)
-    kept = {name: x for name, x in vars(storage).items() if name not in (*_BY_SLOT, "spec")}
-    tree = {"storage": kept, "sampling": replays.sampling, "empty_draws": replays.empty_draws}
-    by_rows = (storage.spec.rows, rp.ROW)
-    return {name: np.asarray(x[:, :filled] if x.shape[1:] == by_rows else x) for name, x in named_shapes(tree).items()}
+    """What changes anywhere at any time; arrays that lie in rows of slots without their empty rows."""
+    filled = -(-int(np.max(np.asarray(replays.storage.size))) // rp.ROW)
+    by_rows = (replays.spec.rows, rp.ROW)
+    kept = {name: x for name, x in named_leaves(replays).items() if not _in_chunks(name)}
+    return {name: np.asarray(x[:, :filled] if x.shape[1:] == by_rows else x) for name, x in kept.items()}
 
 
 def _chunks(storage: rp.Storage, frames: Arrays | None, index: int) -> list[Chunk]:
@@ -180,7 +184,7 @@ def _read_chunk(storage: rp.Storage, frames: Arrays | None, index: int, start: i
     fields: dict[str, Any] = {name: getattr(storage, name) for name in _BY_SLOT}
     fields["obs"] = fields["obs"] if frames is None else frames
     found = {"stamp": np.asarray(fields.pop("stamp")[index]).reshape(-1)[start:end]}
-    for name, whole in named_shapes(fields).items():
+    for name, whole in named_leaves(fields).items():
         # Read a window of fixed size, so that one compiled slice serves every chunk.
         width = min(slots, whole.shape[1])
         origin = min(start, whole.shape[1] - width)

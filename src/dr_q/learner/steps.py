@@ -7,12 +7,12 @@ of transitions, so that nothing but simulators' results goes to the device.
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, UInt8
+from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
 from dr_q import agent as drq
 from dr_q import replay as rp
@@ -50,9 +50,6 @@ class LearnerSpec(NamedTuple):
     """Whether the replays' observations are in host memory."""
 
 
-# For all seeds. Keys come from (seed, purpose, place in the run).
-
-
 def root_keys(seeds: Sequence[int]) -> Key[Array, "S"]:
     """One key for each seed, from which all others come."""
     return jax.vmap(jax.random.key)(jnp.asarray(np.asarray(seeds, np.uint32)))
@@ -82,25 +79,31 @@ def init_states(spec: LearnerSpec, roots: Key[Array, "S"]) -> SeedStates:
     return SeedStates(init_agents(spec, roots), init_replays(spec, roots))
 
 
-def first_action(
-    spec: LearnerSpec, exploring: bool, networks: drq.Networks, roots: Key[Array, "S"], obs: dict[str, Array]
-) -> PendingTransition:
-    """Actions for the first observations of a run."""
+def first_action(spec: LearnerSpec, roots: Key[Array, "S"], obs: dict[str, Array]) -> PendingTransition:
+    """Random actions for the first observations of a run, which explores."""
+    return jax.vmap(lambda root, obs: _random(spec, root, obs, jnp.zeros((), jnp.int32)))(roots, obs)
 
-    def one(net: drq.Networks, root: Key[Array, ""], obs: dict[str, Array]) -> PendingTransition:
-        return _pending(spec, exploring, net, root, obs, jnp.zeros((), jnp.int32))
 
-    return jax.vmap(one)(networks, roots, obs)
+def act_randomly(
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
+) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S N"]]]:
+    """Each seed's next action, at random; the packets, of `PacketLayout`, stay on the device for `add`."""
+
+    def one(replay: rp.Replay, root: Array, packet: Array) -> PendingTransition:
+        return _random(spec, root, _unpack(spec, packet)[2], replay.storage.clock + 1)
+
+    return states, (jax.vmap(one)(states.replays, roots, packets), packets)
 
 
 def act(
-    spec: LearnerSpec, exploring: bool, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
 ) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S N"]]]:
-    """Each seed's next action, on what came of its last one; the packets, of `PacketLayout`, stay there for `add`."""
+    """Each seed's next action by its policy, with noise; the packets stay as in `act_randomly`."""
 
     def one(net: drq.Networks, replay: rp.Replay, root: Array, packet: Array) -> PendingTransition:
-        _, _, obs = _unpack(spec, packet)
-        return _pending(spec, exploring, net, root, obs, replay.storage.clock + 1)
+        obs = _unpack(spec, packet)[2]
+        action = drq.explore(spec.config, net, obs, _stream(root, "explore", replay.storage.clock + 1))
+        return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
 
     return states, (jax.vmap(one)(states.agents.online, states.replays, roots, packets), packets)
 
@@ -136,10 +139,8 @@ def update(
     """An RL update of every seed; `number`, from 0, among those of one agent step. Gives `metric_names`."""
 
     def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[SeedStates, Array]:
-        key = _update_key(spec, replay, root, number)
-        draw = drq.draw_for_critic(spec.config, replay, key)
-        agent, replay, seen = drq.learn_actor_critic(spec.config, agent, replay, draw)
-        return SeedStates(agent, replay), drq.update_metrics(replay, draw.slots, seen)
+        key = _update_key(spec, "update", replay, root, number)
+        return _learn(spec, agent, replay, drq.draw_for_critic(spec.config, replay, key))
 
     return jax.vmap(one)(states.agents, states.replays, roots, number)
 
@@ -150,7 +151,8 @@ def sync_targets_and_train_encoder(
     """Target copies and encoder updates of every seed, before the RL update of that number."""
 
     def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[drq.Agent, drq.EncoderMetrics]:
-        return drq.sync_targets_and_train_encoder(spec.config, agent, replay, _encoder_key(spec, replay, root, number))
+        key = _update_key(spec, "encoder", replay, root, number)
+        return drq.sync_targets_and_train_encoder(spec.config, agent, replay, key)
 
     agents, seen = jax.vmap(one)(states.agents, states.replays, roots, number)
     return states._replace(agents=agents), seen
@@ -186,7 +188,7 @@ def plan_encoder_training(
     """Target copies, and what the encoder updates after them will learn from."""
 
     def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[drq.Agent, EncoderPlan]:
-        draws = drq.draw_for_encoder(spec.config, replay, _encoder_key(spec, replay, root, number))
+        draws = drq.draw_for_encoder(spec.config, replay, _update_key(spec, "encoder", replay, root, number))
         read = jax.vmap(lambda slots: rp.subtrajectory_frames(replay.storage, slots, spec.config.encoder_horizon))
         return drq.sync_targets(spec.config, agent, replay), EncoderPlan(draws, read(draws.slots))
 
@@ -207,7 +209,7 @@ def plan_update(spec: LearnerSpec, replays: rp.Replay, roots: Key[Array, "S"], n
     """What an RL update will learn from."""
 
     def one(replay: rp.Replay, root: Array, number: Array) -> CriticPlan:
-        draw = drq.draw_for_critic(spec.config, replay, _update_key(spec, replay, root, number))
+        draw = drq.draw_for_critic(spec.config, replay, _update_key(spec, "update", replay, root, number))
         return CriticPlan(draw, rp.n_step_frames(replay.storage, draw.slots, spec.config.q_horizon))
 
     return jax.vmap(one)(replays, roots, number)
@@ -217,12 +219,12 @@ def learn_actor_critic(
     spec: LearnerSpec, states: SeedStates, draw: drq.CriticDraw, frames: rp.Frames
 ) -> tuple[SeedStates, Float[Array, "S fields"]]:
     """One RL update of every seed on frames fetched for it."""
+    return jax.vmap(functools.partial(_learn, spec))(states.agents, states.replays, draw, frames)
 
-    def one(agent: drq.Agent, replay: rp.Replay, draw: drq.CriticDraw, *rest: Any) -> tuple[SeedStates, Array]:
-        agent, replay, seen = drq.learn_actor_critic(spec.config, agent, replay, draw, *rest)
-        return SeedStates(agent, replay), drq.update_metrics(replay, draw.slots, seen)
 
-    return jax.vmap(one)(states.agents, states.replays, draw, frames)
+def have_valid_start(replays: rp.Replay) -> Bool[Array, "S"]:
+    """Whether each seed's replay has anything to draw."""
+    return jax.vmap(rp.has_valid_start)(replays)
 
 
 # For one seed.
@@ -233,27 +235,20 @@ def _stream(root: Key[Array, ""], name: str, where: Int[Array, ""]) -> Key[Array
     return jax.random.fold_in(jax.random.fold_in(root, _STREAMS[name]), where)
 
 
-def _update_key(spec: LearnerSpec, replay: rp.Replay, root: Array, number: Array) -> Key[Array, ""]:
-    return _stream(root, "update", replay.storage.clock * spec.config.replay_ratio + number)
+def _update_key(spec: LearnerSpec, purpose: str, replay: rp.Replay, root: Array, number: Array) -> Key[Array, ""]:
+    return _stream(root, purpose, replay.storage.clock * spec.config.replay_ratio + number)
 
 
-def _encoder_key(spec: LearnerSpec, replay: rp.Replay, root: Array, number: Array) -> Key[Array, ""]:
-    return _stream(root, "encoder", replay.storage.clock * spec.config.replay_ratio + number)
-
-
-def _pending(
-    spec: LearnerSpec,
-    exploring: bool,
-    net: drq.Networks,
-    root: Key[Array, ""],
-    obs: dict[str, Array],
-    where: Int[Array, ""],
-) -> PendingTransition:
-    if exploring:
-        action = drq.random_action(spec.spaces.action.dim, _stream(root, "random", where))
-    else:
-        action = drq.explore(spec.config, net, obs, _stream(root, "explore", where))
+def _random(spec: LearnerSpec, root: Array, obs: dict[str, Array], where: Int[Array, ""]) -> PendingTransition:
+    action = drq.random_action(spec.spaces.action.dim, _stream(root, "random", where))
     return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
+
+
+def _learn(
+    spec: LearnerSpec, agent: drq.Agent, replay: rp.Replay, draw: drq.CriticDraw, frames: rp.Frames | None = None
+) -> tuple[SeedStates, Float[Array, "fields"]]:
+    agent, replay, seen = drq.learn_actor_critic(spec.config, agent, replay, draw, frames)
+    return SeedStates(agent, replay), drq.update_metrics(replay, draw.slots, seen)
 
 
 def packet_layout(spec: LearnerSpec) -> PacketLayout:
@@ -264,7 +259,7 @@ def packet_layout(spec: LearnerSpec) -> PacketLayout:
 def _unpack(
     spec: LearnerSpec, packet: UInt8[Array, "N"]
 ) -> tuple[Float[Array, "3"], dict[str, Array], dict[str, Array]]:
-    """Of a packet: reward, terminated and truncated; where the step led; what to act on next."""
+    """What a packet holds: reward, terminated and truncated; where the step led; what to act on next."""
     layout = packet_layout(spec)
 
     def floats(part: UInt8[Array, "n"]) -> Float[Array, "m"]:

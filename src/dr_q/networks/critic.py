@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from dr_q.config import Activation
 from dr_q.equations import huber, td_error
 from dr_q.networks.layers import MLP, Linear, padded_width
-from dr_q.networks.norm import Activation
 
 CRITICS = 2
 

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt8
 
+from dr_q.config import Activation
 from dr_q.networks.convolutions import conv_features
 from dr_q.networks.layers import MLP, Conv, Linear, pad_last, padded_input, padded_width, product
-from dr_q.networks.norm import ACTIVATIONS, Activation, normed
+from dr_q.networks.norm import ACTIVATIONS, normed
 from dr_q.spaces import Image, ObsSpec, Spaces, Vector
 
 _CONV_CHANNELS = 32
 CONV_STRIDES = (2, 2, 2, 1)
-_KERNEL = 3
 
 
 class RewardPrediction(NamedTuple):
@@ -27,7 +27,7 @@ class RewardPrediction(NamedTuple):
     """Predicted done flag; MR.Q only."""
 
 
-class Prediction(NamedTuple):
+class StepPrediction(NamedTuple):
     """What the linear MDP predictor M reads off z_sa."""
 
     z_s: Float[Array, "*B zs"]
@@ -74,14 +74,11 @@ class ImageBranch(eqx.Module):
     @staticmethod
     def init(key: Key[Array, ""], part: Image, zs_dim: int, hidden: int, activation: Activation) -> "ImageBranch":
         """A fresh branch for a part of an observation; `hidden` is for vectors."""
-        channels, height, width = part.shape
-        keys = jax.random.split(key, len(CONV_STRIDES) + 1)
-        convs = []
-        for key_conv, stride in zip(keys[:-1], CONV_STRIDES, strict=True):
-            convs.append(Conv.init(key_conv, channels, _CONV_CHANNELS, stride))
-            channels = _CONV_CHANNELS
-            height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
-        return ImageBranch(tuple(convs), Linear.init(keys[-1], channels * height * width, zs_dim), activation)
+        *conv_keys, key_linear = jax.random.split(key, len(CONV_STRIDES) + 1)
+        channels = [part.shape[0], *(_CONV_CHANNELS for _ in CONV_STRIDES)]
+        convs = tuple(map(Conv.init, conv_keys, channels[:-1], channels[1:], CONV_STRIDES))
+        height, width = conv_sizes(part)[-1]
+        return ImageBranch(convs, Linear.init(key_linear, _CONV_CHANNELS * height * width, zs_dim), activation)
 
     @property
     def last(self) -> Linear:
@@ -239,12 +236,12 @@ class Encoder(eqx.Module):
         g = self.state_action
         return g.join(g.state_half(z_s), g.action_half(action))
 
-    def predict(self, z_sa: Float[Array, "*B zsa"]) -> Prediction:
+    def predict(self, z_sa: Float[Array, "*B zsa"]) -> StepPrediction:
         """Next latent state and reward as linear functions of z_sa (Eq. 5)."""
-        return Prediction(self.next_z_s(z_sa), *self.reward(z_sa))
+        return StepPrediction(self.next_z_s(z_sa), *self.reward(z_sa))
 
     def next_z_s(self, z_sa: Float[Array, "*B zsa"]) -> Float[Array, "*B zs"]:
-        """The part of `predict` that a roll-out needs to go on."""
+        """The part of `predict` that the next step of a roll-out needs."""
         return self.predictor.next_state(z_sa)
 
     def reward(self, z_sa: Float[Array, "*B zsa"]) -> RewardPrediction:
@@ -254,11 +251,15 @@ class Encoder(eqx.Module):
         return RewardPrediction(out[..., : m.reward_bins], out[..., m.reward_bins] if m.predict_done else None)
 
 
+def conv_sizes(part: Image) -> list[tuple[int, int]]:
+    """Height and width after each convolution."""
+    sizes = [(part.height, part.width)]
+    for stride in CONV_STRIDES:
+        height, width = sizes[-1]
+        sizes.append(((height - Conv.KERNEL) // stride + 1, (width - Conv.KERNEL) // stride + 1))
+    return sizes[1:]
+
+
 def conv_outputs(part: Image) -> int:
     """Numbers that all convolutions together make of one stack of frames."""
-    height, width = part.height, part.width
-    count = 0
-    for stride in CONV_STRIDES:
-        height, width = ((size - _KERNEL) // stride + 1 for size in (height, width))
-        count += _CONV_CHANNELS * height * width
-    return count
+    return sum(_CONV_CHANNELS * height * width for height, width in conv_sizes(part))

@@ -10,6 +10,7 @@ gradient and stay 0.
 """
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -92,6 +93,7 @@ class Linear(eqx.Module):
 class Conv(eqx.Module):
     """A 3x3 convolution without padding, channels first."""
 
+    KERNEL: ClassVar[int] = 3
     weight: Float[Array, "c_out c_in 3 3"]
     bias: Float[Array, "c_out"]
     stride: int = eqx.field(static=True)
@@ -99,7 +101,8 @@ class Conv(eqx.Module):
     @staticmethod
     def init(key: Key[Array, ""], c_in: int, c_out: int, stride: int) -> "Conv":
         """Xavier-uniform weight, zero bias."""
-        weight = xavier_uniform(key, (c_out, c_in, 3, 3), 9 * c_in, 9 * c_out)
+        size = (Conv.KERNEL, Conv.KERNEL)
+        weight = xavier_uniform(key, (c_out, c_in, *size), math.prod(size) * c_in, math.prod(size) * c_out)
         return Conv(weight, jnp.zeros(c_out), stride)
 
     def __call__(self, x: Float[Array, "B c_in h w"]) -> Float[Array, "B c_out h2 w2"]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dr_q.config import Activation
 from dr_q.networks.actor import Actor
 from dr_q.networks.critic import Critic, TwinCritic
 from dr_q.networks.encoder import (
@@ -21,7 +22,7 @@ from dr_q.networks.encoder import (
     StateEncoder,
     VectorBranch,
 )
-from dr_q.networks.layers import MLP, Activation, Conv, Linear
+from dr_q.networks.layers import MLP, Conv, Linear
 from dr_q.spaces import SINGLE
 
 TorchArrays = Mapping[str, np.ndarray]

@@ -1,6 +1,6 @@
 """The paper's tables: tasks, every published score with its interval, published aggregates, and errors in the tables.
 
-Figures are as published; what looks wrong is listed in `PRINT_NOTES` and changed nowhere.
+Figures are as published; what looks wrong is listed in `TABLE_NOTES` and changed nowhere.
 """
 
 import csv
@@ -62,29 +62,29 @@ class Aggregate(NamedTuple):
     high: float
 
 
-class PrintNote(NamedTuple):
+class TableNote(NamedTuple):
     """Something published that does not add up."""
 
     suite: str
     what: str
 
 
-PRINT_NOTES = (
-    PrintNote(
+TABLE_NOTES = (
+    TableNote(
         "dmc-easy",
         "cheetah-run of SimBa (920) and SimBaV2 (821) look swapped: with them exchanged the means of both columns come "
-        "to within 0.003 of the printed ones, and published runs of SimBaV2 end above 900.",
+        "to within 0.003 of the published ones, and published runs of SimBaV2 end above 900.",
     ),
-    PrintNote("dmc-easy", "The printed Mean of MR.Q, 0.874, is not that of its column, 0.871."),
-    PrintNote(
+    TableNote("dmc-easy", "The published Mean of MR.Q, 0.874, is not that of its column, 0.871."),
+    TableNote(
         "all",
         "'Median' is computed in two ways: for some columns it is the median over tasks (in DMC TD-MPC2, TD7, "
         "DreamerV3, PPO), for others (DR.Q, MR.Q, SimBa, SimBaV2, FoG) a number near the Mean, which that median is "
         "not. They cannot be compared.",
     ),
-    PrintNote(
+    TableNote(
         "dmc-visual",
-        "The caption's normalisation is not the one of the numbers: the printed Means are those of return / 1000.",
+        "The caption's normalisation is not the one of the numbers: the published Means are those of return / 1000.",
     ),
 )
 """Known errors in the published tables, besides those of single tasks (`TaskInfo.note`)."""

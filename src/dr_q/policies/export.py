@@ -21,6 +21,7 @@ from dr_q.run_folder import (
     run_of_policy,
     write_policies,
 )
+from dr_q.settings import callable_name
 from dr_q.spaces import Image, spaces_from_json
 
 Precision = Literal["float16", "float32"]
@@ -43,7 +44,7 @@ def export_policy(
     """Write a run's policy to a folder of its own, with a model card; evaluate it as it was written."""
     check_new_folder(out)
     record = policy_record(path)
-    if episodes and record["task"].startswith("callable:"):
+    if episodes and callable_name(record["task"]):
         raise ConfigError(
             f"{record['task']} can only be made by your own code, so it cannot be evaluated here; add --episodes 0"
         )
@@ -123,7 +124,7 @@ def _card(
         *_use(record),
         "```",
     ]
-    if not task.startswith("callable:"):
+    if not callable_name(task):
         lines.append("`dr-q eval THIS_FOLDER` plays episodes, `dr-q video THIS_FOLDER` records one.")
     if training:
         lines += [

@@ -15,6 +15,7 @@ from dr_q.kit import ConfigError, MissingPackageError, TaskError, ToolError, spe
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.episodes import check_length
 from dr_q.policies.policy import Policy, load
+from dr_q.settings import callable_name
 
 VIDEO_SIZE = (480, 480)
 MOST_FRAMES_PER_SECOND = 60
@@ -24,7 +25,7 @@ SECONDS_BETWEEN_LINES = 10
 
 def environment_of(policy: Policy, render: bool = False) -> Env:
     """A fresh environment of the policy's task."""
-    if policy.task.startswith("callable:"):
+    if callable_name(policy.task):
         raise TaskError(
             "this policy was trained on a callable's environment, which the command line cannot make; "
             "use dr_q.load(...).act(obs) with your environment in Python"

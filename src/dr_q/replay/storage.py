@@ -61,7 +61,7 @@ class StorageSpec:
         """Rows of slots, whole groups of them."""
         return self.groups * ROW
 
-    def later(self, slots: Int[Array, "*N"], steps: Int[Array, "*M"]) -> Int[Array, "*K"]:
+    def later(self, slots: Int[Array, "*N"], steps: int | Int[Array, "*M"]) -> Int[Array, "*K"]:
         """The slots that many steps later in the same stream of experience; negative steps are earlier ones."""
         return (slots + steps) % self.capacity
 
@@ -97,7 +97,7 @@ class Added(NamedTuple):
     slot: Int[Array, ""]
     """Where the transition is."""
     final: Int[Array, ""]
-    """Where its episode's final observation is; past the end of every array if the episode goes on."""
+    """Where its episode's final observation is; past the end of every array if the episode continues."""
     touched: Int[Array, "touched"]
     """Slots that may have become valid starts, or stopped being ones."""
     aged: Int[Array, "aged"]
@@ -178,6 +178,7 @@ def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
     here = storage.cursor
     final, cursor = after_writing(here, done, spec.capacity)
     final_or_none = jnp.where(done, final, spec.rows * ROW)  # past the end of every array: not written
+    touched = spec.later(here, _offsets(spec))
     steps = storage.episode_steps + 1
     stack = spec.stack - 1
 
@@ -199,15 +200,15 @@ def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
         ),
         is_transition=write(storage.is_transition, True, False),
         stamp=write_slot(storage.stamp, here, storage.clock, final_or_none, storage.clock),
-        valid=_update_valid(storage, transition, done),
+        valid=_update_valid(storage, touched, transition, done),
         cursor=cursor,
         size=jnp.maximum(storage.size, jnp.where(final_or_none == 0, spec.capacity, here + 1 + done)),
         clock=storage.clock + 1,
         episode_steps=jnp.where(done, 0, steps),
         has_terminated=storage.has_terminated | transition.terminated,
     )
-    watch_slot, aged = _pass_watch_age(storage, written, done)
-    added = Added(here, final_or_none, _touched(storage), aged)
+    watch_slot, aged = _pass_watch_age(storage, written, final_or_none)
+    added = Added(here, final_or_none, touched, aged)
     return dataclasses.replace(written, watch_slot=watch_slot), added
 
 
@@ -231,22 +232,22 @@ def mean_abs_reward(storage: Storage) -> Float[Array, ""]:
     return jnp.maximum(size / jnp.maximum(jnp.sum(storage.is_transition), 1), 1e-8)
 
 
-def _touched(storage: Storage) -> Int[Array, "touched"]:
-    """Slots whose validity an addition at the cursor can change."""
-    offsets = jnp.arange(-storage.spec.horizon, storage.spec.stack + 1)
-    return (storage.cursor + offsets) % storage.spec.capacity
+def _offsets(spec: StorageSpec) -> Int[Array, "touched"]:
+    """Distances from the cursor to the slots whose validity an addition there can change."""
+    return jnp.arange(-spec.horizon, spec.stack + 1)
 
 
-def _update_valid(storage: Storage, transition: Transition, done: Bool[Array, ""]) -> Bool[Array, "rows 128"]:
+def _update_valid(
+    storage: Storage, touched: Int[Array, "touched"], transition: Transition, done: Bool[Array, ""]
+) -> Bool[Array, "rows 128"]:
     """Validity of every start after the addition.
 
     A start is valid once the transition `horizon` later of its episode is there, or once its episode terminates
     within its window. Overwritten slots are not valid, nor are starts whose stacks lost older frames.
     """
     horizon, stack = storage.spec.horizon, storage.spec.stack
-    offset = jnp.arange(-horizon, stack + 1)
-    slots = _touched(storage)
-    row, column = slots // ROW, slots % ROW
+    offset = _offsets(storage.spec)
+    row, column = touched // ROW, touched % ROW
     steps = storage.episode_steps + 1
     completed = (offset == -horizon) & (steps > horizon)
     # D3: terminated and truncated at once counts as terminated.
@@ -256,18 +257,16 @@ def _update_valid(storage: Storage, transition: Transition, done: Bool[Array, ""
     return storage.valid.at[row, column].set(valid)
 
 
-def _pass_watch_age(before: Storage, after: Storage, done: Bool[Array, ""]) -> tuple[Int[Array, ""], Int[Array, "2"]]:
+def _pass_watch_age(before: Storage, after: Storage, final: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, "2"]]:
     """Move `watch_slot` past what has now reached `watch_age`; also the slots that may have crossed it.
 
     An addition ages everything by one, and a stamp belongs to two slots at most: a transition and a final observation.
     """
-    capacity = before.spec.capacity
-    here, final = before.cursor, (before.cursor + 1) % capacity
-    slot = before.watch_slot
-    lapped = ((slot == here) & (here < before.size)) | (done & (slot == final) & (final < before.size))
-    slot = jnp.where(lapped, after.cursor, slot)
-    crossed = jnp.stack([slot, (slot + 1) % capacity])
+    later, slot = before.spec.later, before.watch_slot
+    written = (slot == before.cursor) | (slot == final)
+    slot = jnp.where(written & (slot < before.size), after.cursor, slot)
+    crossed = jnp.stack([slot, later(slot, 1)])
     for _ in range(2):
         passes = (after.age(slot) >= before.spec.watch_age) & (slot != after.cursor)
-        slot = jnp.where(passes, (slot + 1) % capacity, slot)
+        slot = jnp.where(passes, later(slot, 1), slot)
     return slot, crossed

@@ -13,7 +13,7 @@ Frames = dict[str, Array]
 
 
 class Subtrajectory(NamedTuple):
-    """Windows of H consecutive transitions, time first. What follows a termination inside one has no meaning."""
+    """Windows of H consecutive transitions, time first. Steps after a termination inside a window have no meaning."""
 
     obs: dict[str, Array]
     """Observations s_0 .. s_H by part, [H + 1, B, *obs]; s_{t+1} is the true next observation of step t (D8)."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dr_q.config import PRESETS
 from dr_q.envs.families import known_tasks
 from dr_q.kit import ConfigError
 from dr_q.paper import (
@@ -21,7 +22,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
-from dr_q.report.results import Result
+from dr_q.report.results import Result, changes_of
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -36,16 +37,12 @@ from dr_q.report.statistics import (
 )
 from dr_q.report.verdicts import DIFFERENCE_VERDICTS, PublishedVerdict, published_verdict
 from dr_q.run_folder import RunRecord, run_timing
+from dr_q.settings import SCHEDULE, usual_settings
 
 OTHER = "other"
 """The suite of tasks that are not the paper's."""
 STATISTICS = ("Mean", "Median", "IQM")
 PROFILE_POINTS = 61
-_SCHEDULE = ("steps", "eval_every", "eval_episodes")
-"""Settings of a run that are no settings of the algorithm."""
-_RUN_SETTINGS = (*_SCHEDULE, "noise_dims")
-Defaults = Callable[[dict[str, Any]], dict[str, Any] | None]
-"""For a run's recorded settings, what they would be by its preset alone; None if that is not known."""
 
 
 class Task(NamedTuple):
@@ -182,7 +179,7 @@ class ChangedSetting(NamedTuple):
     @property
     def of_algorithm(self) -> bool:
         """Whether scores depend on it by more than the length of the run."""
-        return self.name not in _SCHEDULE
+        return self.name is not None and self.name not in SCHEDULE
 
 
 class VerdictCounts(NamedTuple):
@@ -264,7 +261,6 @@ class Report(NamedTuple):
 def build_report(
     results: Iterable[Result],
     labelled: Sequence[tuple[RunRecord, str]] = (),
-    defaults: Defaults | None = None,
     say: Callable[[str], None] = lambda line: None,
     base: str | None = None,
 ) -> Report:
@@ -273,7 +269,6 @@ def build_report(
     Args:
         results: evaluations, of any tasks and presets.
         labelled: the runs that they are from, each with what its results are listed under (`labelled_runs`).
-        defaults: what a run's settings would be by its preset alone.
         say: called with a line for each part that is computed.
         base: the preset that others are compared with; by default dr.q, or the first where that is not among them.
 
@@ -317,7 +312,7 @@ def build_report(
         profiles=profiles,
         comparisons=_comparisons(suites, presets, base, results),
         runs=_runs(labelled),
-        changed=[found for run, label in labelled for found in _changed(run, label, defaults)],
+        changed=[found for run, label in labelled for found in _changed(run, label)],
         evaluations=len(results),
         trained_seeds=len({result[:3] for result in results}),
         updated=max((str(run.info.get("updated", "")) for run, _ in labelled), default=""),
@@ -514,20 +509,15 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
     return found
 
 
-def _changed(run: RunRecord, label: str, defaults: Defaults | None) -> Iterable[ChangedSetting]:
+def _changed(run: RunRecord, label: str) -> Iterable[ChangedSetting]:
     settings = run.info["settings"]
-    usual = defaults(settings) if defaults else None
-    if usual is None:
+    usual = usual_settings(settings["task"], settings["preset"])
+    if settings["preset"] not in PRESETS and "changed" not in run.info:
         yield ChangedSetting(label, settings["task"], None, None, None)
-        return
-    here = {**settings.get("config", {}), **{name: settings[name] for name in _RUN_SETTINGS if name in settings}}
-    for name, value in here.items():
-        if _plain(value) != _plain(usual.get(name)):
-            yield ChangedSetting(label, settings["task"], name, value, usual.get(name))
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple | list) else value
+    of_run = {name: settings[name] for name in (*SCHEDULE, "noise_dims") if name in settings}
+    of_run = {name: value for name, value in of_run.items() if value != usual[name]}
+    for name, value in {**changes_of(run.info), **of_run}.items():
+        yield ChangedSetting(label, settings["task"], name, value, usual.get(name))
 
 
 __all__ = ["Report", "build_report", "counterpart"]

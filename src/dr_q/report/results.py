@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from dr_q.config import changed_settings
 from dr_q.kit import ConfigError
 from dr_q.run_folder import RunRecord, evaluation_rows, find_runs, read_rows, read_run
+from dr_q.settings import callable_name, usual_settings
 
 COLUMNS = ("task", "preset", "seed", "agent_steps", "return")
 EXTRA_COLUMNS = ("env_frames", "return_std", "length_mean", "episodes")
 """What runs of ours add."""
-_USUAL = {"eval_episodes": 10, "noise_dims": 0}
 
 
 class Result(NamedTuple):
@@ -97,11 +97,13 @@ def train_command(info: dict[str, Any]) -> str:
     given["seeds"] = settings["seeds"]
     given |= {"seed": settings["first_seed"]} if settings["first_seed"] else {}
     given |= {name: settings[name] for name in ("steps", "eval_every") if name in settings}
-    given |= {name: settings[name] for name, usual in _USUAL.items() if settings.get(name, usual) != usual}
+    usual = usual_settings(settings["task"], settings["preset"])
+    others = ("eval_episodes", "noise_dims")
+    given |= {name: settings[name] for name in others if settings.get(name, usual[name]) != usual[name]}
     given |= info.get("changed", {})
-    if settings["task"].startswith("callable:"):
+    if own := callable_name(settings["task"]):
         arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        return f"dr_q.train({settings['task'].removeprefix('callable:')}, {arguments})"
+        return f"dr_q.train({own}, {arguments})"
 
     def words(value: Any) -> str:
         return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dr_q.paper import PRINT_NOTES, Published, algorithms, published_score
+from dr_q.paper import TABLE_NOTES, Published, algorithms, published_score
 from dr_q.report.model import (
     OTHER,
     STATISTICS,
@@ -111,7 +111,7 @@ def score_table(report: Report, suite: str) -> Table:
     footer = []
     if suite != OTHER:
         notes += [f"{task.name}: {task.note}." for task in tasks_of(suite) if task.note]
-        notes += [f"In the paper: {note.what}" for note in PRINT_NOTES if note.suite in (suite, "all")]
+        notes += [f"In the paper: {note.what}" for note in TABLE_NOTES if note.suite in (suite, "all")]
         footer = _footer(report, suite, columns)
     early = how_early(here)
     if early:

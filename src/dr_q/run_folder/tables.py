@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ class RunTables:
                     continue
                 step = dict(zip(columns, values, strict=True)).get("agent_steps", "")
                 if not step.isdecimal():
-                    raise _damaged(path, number)
+                    raise _damaged(path, number, f"agent_steps must be a whole number, got {step!r}")
                 if int(step) <= agent_steps:
                     kept.append(row)
             write_text(path, "\n".join(kept) + "\n")
@@ -99,12 +100,7 @@ def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     path = folder / EVALS
     rows = _whole_rows(path)
     for number, row in enumerate(rows, start=2):
-        try:
-            _ = int(row["seed"]), int(row["agent_steps"]), float(row["return_mean"])
-            if not _has_every_value(row):
-                raise ValueError
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(path, number) from None
+        _check_row(row, {"seed": int, "agent_steps": int, "return_mean": float}, path, number)
     return rows
 
 
@@ -113,13 +109,9 @@ def run_timing(folder: Path) -> dict[str, float]:
     path = folder / METRICS
     by_step: dict[int, dict[str, float]] = {}  # every seed's row has the same times
     for number, row in enumerate(_whole_rows(path), start=2):
-        try:
-            if not _has_every_value(row):
-                raise ValueError
-            times = {name: float(value or 0) for name, value in row.items() if name.startswith("ms_")}
-            by_step[int(row["agent_steps"])] = times
-        except (KeyError, ValueError):
-            raise _damaged(path, number) from None
+        times = [name for name in row if name and name.startswith("ms_")]
+        _check_row(row, {"agent_steps": int, **{name: float for name in times if row[name]}}, path, number)
+        by_step[int(row["agent_steps"])] = {name: float(row[name] or 0) for name in times}
     steps = list(by_step.values())
     parts = steps[0] if steps else {}
     return {part.removeprefix("ms_"): sum(times[part] for times in steps) / len(steps) for part in parts}
@@ -138,7 +130,7 @@ def last_metrics(folder: Path) -> list[dict[str, str]]:
 def _last_rows(path: Path) -> list[dict[str, str]]:
     """The rows of the newest agent step; a damaged line is no reason to stop."""
     rows = [row for row in _whole_rows(path, _TAIL) if _has_every_value(row)]
-    rows = [row for row in rows if row.get("agent_steps", "").isdecimal()]
+    rows = [row for row in rows if row.get("agent_steps", "").isdecimal() and all(map(_is_number, row.values()))]
     return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
 
 
@@ -168,8 +160,31 @@ def _has_every_value(row: dict[str, str]) -> bool:
     return None not in row and None not in row.values()
 
 
-def _damaged(path: Path, line: int) -> DamagedFileError:
-    return DamagedFileError(f"{path} is damaged in line {line}; fix or remove that line")
+def _check_row(row: dict[str, str], kinds: dict[str, type[int | float]], path: Path, line: int) -> None:
+    """Refuse a row of a file that has not as many values as columns, or lacks a number."""
+    if not _has_every_value(row):
+        raise _damaged(path, line, "it has too many or too few values")
+    for name, kind in kinds.items():
+        try:
+            fine = math.isfinite(kind(row[name]))
+        except (KeyError, ValueError):
+            fine = False
+        if not fine:
+            what = "whole" if kind is int else "finite"
+            raise _damaged(path, line, f"{name} must be a {what} number, got {row.get(name)!r}")
+
+
+def _damaged(path: Path, line: int, damage: str) -> DamagedFileError:
+    return DamagedFileError(f"{path} is damaged in line {line}: {damage}; fix or remove that line")
+
+
+def _is_number(text: str) -> bool:
+    """Whether a value of a table is one, or empty."""
+    try:
+        float(text or 0)
+    except ValueError:
+        return False
+    return True
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

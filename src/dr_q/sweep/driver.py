@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_q.envs import cores
-from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, try_lock
+from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, replace_file, spelled, try_lock
 from dr_q.report import read_results, write_results
 from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job
 from dr_q.sweep.progress import checkpoint_of, progress_of
@@ -60,7 +60,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
             write_spec(spec, out, before or share.cpu_threads)
             rows = [Row(job, progress_of(job)) for job in jobs]
             second_signal = contextlib.suppress(KeyboardInterrupt)
-            with Board(rows, options.quiet) as board, Signals() as signals, second_signal:
+            with Board(rows) as board, Signals() as signals, second_signal:
                 _Sweep(rows, share, options, board, out).go(signals)
             results = collect(jobs, out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
@@ -88,7 +88,9 @@ def share_of(
     if gpus > 0:
         most = max((node["GPU"] for node in with_gpus), default=0)
         if gpus > most:
-            raise ConfigError(f"gpus-per-job {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU")
+            raise ConfigError(
+                f"{spelled('gpus_per_job')} {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU"
+            )
         fitting = [node for node in with_gpus if node["GPU"] >= gpus]
         fair = min(node.get("CPU", 1) * gpus / node["GPU"] for node in fitting)
         cpus = options.cpus_per_job or max(1.0, min(float(seeds + _CPUS_BESIDE_SIMULATORS), fair // 1))
@@ -105,7 +107,7 @@ def share_of(
 def _check_cpus(cpus: float, nodes: list[dict[str, float]]) -> None:
     most = max(node.get("CPU", 0) for node in nodes)
     if cpus > most:
-        raise ConfigError(f"cpus-per-job {cpus:g} is more than any node has: {most:g}")
+        raise ConfigError(f"{spelled('cpus_per_job')} {cpus:g} is more than any node has: {most:g}")
 
 
 class _Sweep:
@@ -174,7 +176,7 @@ class _Sweep:
         row.progress = progress_of(row.job)
         if ended.status == "finished":
             row.state, row.note = "finished", ""
-            collect([each.job for each in self._rows], self._out)
+            self._collect()
             self._board.show()
             self._board.say(f"{row.job.name}: finished")
         elif ended.status == "failed":
@@ -184,6 +186,13 @@ class _Sweep:
             row.state = "stopped"
         else:
             self._retry(row, "its worker was told to stop" if ended.status == "interrupted" else ended.why)
+
+    def _collect(self) -> None:
+        """Write the results so far; a run with a damaged file does not stop the others."""
+        try:
+            collect([row.job for row in self._rows], self._out)
+        except DamagedFileError as error:
+            self._board.say(f"{RESULTS_FILE} is not written: {error}")
 
     def _retry(self, row: Row, why: str) -> None:
         again, allowed = len(self._attempts[row.job.name]), self._options.retries
@@ -224,7 +233,7 @@ def _ray(options: SweepOptions) -> Iterator[None]:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     if options.address is None:
         with warnings.catch_warnings():
-            # Ray's processes start by fork and exec at once, which cannot meet a lock that jax's threads hold.
+            # A caller may have loaded jax, which warns of every fork; Ray's processes exec at once, so no lock is met.
             warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
             ray.init("local", num_cpus=cores(), include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
     else:

@@ -24,10 +24,8 @@ from dr_q.report.results import listed_as
 from dr_q.report.statistics import FEWEST_SEEDS, difference
 from dr_q.sweep.driver import run_sweep
 from dr_q.sweep.estimate import Estimate, estimate
-from dr_q.sweep.spec import SweepOptions, SweepSpec
+from dr_q.sweep.spec import SEEDS, SweepOptions, SweepSpec
 
-SEEDS = 10
-"""The paper's."""
 _NOISY = f"+noise{NOISE_DIMS}"
 _ANALYSED_AT = 200_000
 """Agent steps at which the paper looks into runs (App. E.3, E.4)."""
@@ -249,7 +247,7 @@ def estimate_experiment(planned: Plan, out: Path, options: SweepOptions, through
 def run_experiment(
     planned: Plan, out: Path, options: SweepOptions, say: Callable[[str], None] = lambda line: None
 ) -> Finding:
-    """Train what is not trained yet, then draw the figure and judge what the paper says. Started again, it goes on."""
+    """Train what is not trained yet, draw the figure and judge what the paper says. Started again, it continues."""
     _check_packages()
     for name, spec in planned.sweeps:
         run_sweep(spec, out / name, options)
@@ -261,7 +259,7 @@ def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line:
     results = read_results([out / name / "results.csv" for name, _ in planned.sweeps])
     ends_in = planned.experiment.ends_in
     if ends_in == "published":
-        return _beside_the_paper(planned, results, out)
+        return _compared_with_the_paper(planned, results, out)
     if ends_in == "curves":
         return _presets(planned, results, out)
     return _latent(planned, out, say) if ends_in == "tsne" else _by_age(planned, out, say)
@@ -284,8 +282,8 @@ def _presets(planned: Plan, results: list[Result], out: Path) -> Finding:
     return Finding([path], [sentence(task, judged[task]) for task in planned.tasks])
 
 
-def _beside_the_paper(planned: Plan, results: list[Result], out: Path) -> Finding:
-    """Our means among those of all printed algorithms (Fig. 1), and learning curves beside print, as in a report."""
+def _compared_with_the_paper(planned: Plan, results: list[Result], out: Path) -> Finding:
+    """Our means among those of all published algorithms (Fig. 1), and learning curves with the published scores."""
     from dr_q.report.figures import comparison_figure, curve_grids
 
     report = build_report(results)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from dr_q.kit import RunFolderError, try_lock
 from dr_q.run_folder import is_run, read_run_json
+from dr_q.settings import Settings
 from dr_q.sweep.spec import Job
-from dr_q.training.settings import Settings
 
 _PATIENCE = 60.0
 """Seconds to wait for a process that trained the same run and is about to end."""
@@ -34,7 +34,7 @@ class Ended(NamedTuple):
     """How a job ended."""
 
     status: str
-    """finished, interrupted or failed."""
+    """finished, interrupted, failed, or lost: its worker died."""
     why: str = ""
     """One line, where it failed."""
 
@@ -48,7 +48,7 @@ def run_job(job: Job, share: Share, attempt: str) -> Ended:
             return _train(job)
     except KeyboardInterrupt:
         return Ended("interrupted")
-    except Exception as error:  # an environment may fail in any way, and the other jobs go on
+    except Exception as error:  # an environment may fail in any way, and the other jobs continue
         return Ended("failed", _one_line(error))
 
 

@@ -18,7 +18,6 @@ class Progress(NamedTuple):
     """Mean over seeds of the last evaluation."""
     seed_steps_per_s: float | None
     """Over the last steps that were logged, evaluations and checkpoints included."""
-    device: str = ""
     evaluated_at: int = 0
     """Agent steps of the last evaluation."""
 
@@ -33,8 +32,8 @@ def progress_of(job: Job) -> Progress:
     if not is_run(job.folder):
         return Progress("new", 0, None, None)
     try:
-        info = read_run_json(job.folder, "status", "agent_steps", "seeds", "versions")
-    except DamagedFileError:  # the job itself will say so; the others go on
+        info = read_run_json(job.folder, "status", "agent_steps", "seeds")
+    except DamagedFileError:  # the job itself will say so; the others continue
         return Progress("damaged", 0, None, None)
     evaluations, metrics = last_evaluations(job.folder), last_metrics(job.folder)
     steps = [info["agent_steps"]]
@@ -45,7 +44,6 @@ def progress_of(job: Job) -> Progress:
         info["agent_steps"] if info["status"] == "finished" else max(steps),
         sum(scores) / len(scores) if scores else None,
         _rate(metrics[-1], len(info["seeds"])) if metrics else None,
-        info["versions"].get("device", ""),
         int(evaluations[-1]["agent_steps"]) if evaluations else 0,
     )
 

@@ -1,11 +1,12 @@
 """A batch script for Slurm: Ray on the allocation's nodes, the sweep on it, and again after a requeue."""
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
 
 from dr_q.kit import ConfigError
-from dr_q.sweep.spec import SCHEDULE, SweepOptions, SweepSpec, check_folder, check_tasks
+from dr_q.sweep.spec import RUN_OPTIONS, SweepOptions, SweepSpec, check_folder, check_tasks
 
 _SCRIPT = """\
 #!/bin/bash
@@ -117,12 +118,9 @@ def sweep_arguments(spec: SweepSpec, out: Path, options: SweepOptions) -> list[s
         "presets": spec.presets,
         "seeds": spec.seeds,
         "out": out,
-        "steps": spec.steps,
-        **{name: getattr(spec, name) for name in SCHEDULE},
+        **{name: getattr(spec, name) for name in RUN_OPTIONS},
         "noise_dims": spec.noise_dims,
-        "gpus_per_job": options.gpus_per_job,
-        "cpus_per_job": options.cpus_per_job,
-        "retries": options.retries,
+        **dataclasses.asdict(options),
         **spec.changes,
     }
     arguments = ["sweep", *spec.tasks]

@@ -12,19 +12,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dr_q.config import PRESETS, current_names, preset
+from dr_q.config import PRESETS, check_settings, current_names, preset, setting
 from dr_q.envs import canonical, known_tasks, make_env, suite_tasks, suites
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
 from dr_q.paper import paper_tasks
-from dr_q.training.settings import Settings, make_settings
+from dr_q.settings import SCHEDULE, Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
 LOCK_FILE = "sweep.lock"
-
-
-SCHEDULE = ("eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
-"""What a sweep may set of a run's `Settings`, beside its steps."""
+SEEDS = 10
+"""The paper's."""
+RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
+"""What a sweep may set of a run's `Settings`, besides seeds and noise."""
+_JOBS = "Jobs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +35,7 @@ class SweepSpec:
     tasks: tuple[str, ...]
     """Names of tasks and suites; suites are replaced by their tasks."""
     presets: tuple[str, ...]
-    seeds: int
+    seeds: int = SEEDS
     """Of each task and preset, from 0 on."""
     steps: int | None = None
     """Agent steps of each seed; None is the paper's budget of each task."""
@@ -63,13 +64,12 @@ class SweepSpec:
 
     def settings(self, task: str, preset_name: str) -> Settings:
         """Those of one run."""
-        schedule = {name: getattr(self, name) for name in SCHEDULE if getattr(self, name) is not None}
+        schedule = {name: getattr(self, name) for name in RUN_OPTIONS if getattr(self, name) is not None}
         return make_settings(
             task,
             preset_name=preset_name,
             changes=self.changes,
             seeds=self.seeds,
-            steps=self.steps,
             noise_dims=self.noise_dims,
             **schedule,
         )
@@ -89,24 +89,29 @@ class SweepSpec:
 class SweepOptions:
     """Where and how to run it."""
 
-    address: str | None = None
-    """A Ray cluster's; None starts Ray on this machine."""
-    gpus_per_job: float | None = None
-    """None: 1 where there are GPUs. Two jobs share a GPU with 0.5; 0 trains on the CPU."""
-    cpus_per_job: float | None = None
-    retries: int = 3
-    """How often a job that lost its worker is started again."""
-    quiet: bool = False
+    address: str | None = setting(
+        None,
+        "a Ray cluster to run on; `auto` is the one that runs on this machine",
+        group=_JOBS, metavar="HOST:PORT", otherwise="Ray is started on this machine",
+    )  # fmt: skip
+    gpus_per_job: float | None = setting(
+        None,
+        "GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU",
+        group=_JOBS, otherwise="1 if there are any",
+        check=("a number between 0 and 1, or a whole number", lambda x: x >= 0 and (x <= 1 or x % 1 == 0)),
+    )  # fmt: skip
+    cpus_per_job: float | None = setting(
+        None,
+        "CPUs of a job",
+        group=_JOBS, above=0, otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
+    )  # fmt: skip
+    retries: int = setting(
+        3, "how often a job that lost its worker is started again from its checkpoint", group=_JOBS, least=0
+    )
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
-        gpus = self.gpus_per_job or 0
-        if gpus < 0 or (gpus > 1 and gpus % 1):
-            raise ConfigError(f"gpus-per-job must be a share up to 1, or a whole number, got {gpus:g}")
-        if self.cpus_per_job is not None and self.cpus_per_job <= 0:
-            raise ConfigError(f"cpus-per-job must be more than 0, got {self.cpus_per_job:g}")
-        if self.retries < 0:
-            raise ConfigError(f"retries must be 0 or more, got {self.retries}")
+        """Refuse values that are not allowed."""
+        check_settings(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,16 +28,15 @@ class Row:
 class Board:
     """Shows all rows, as they are when `show` is called."""
 
-    def __init__(self, rows: Sequence[Row], quiet: bool):
+    def __init__(self, rows: Sequence[Row]):
         self._rows = rows
-        self._quiet = quiet
         self._console = Console(soft_wrap=True, highlight=False)
         self._live: Live | None = None
         self._said = {row.job.name: row.progress.evaluated_at for row in rows}
 
     def __enter__(self) -> "Board":
         """Start the table."""
-        if not self._quiet and self._console.is_terminal:
+        if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
             self._live.start()
         return self
@@ -50,8 +49,7 @@ class Board:
 
     def say(self, line: str) -> None:
         """A line, above the table if there is one."""
-        if not self._quiet:
-            self._console.print(line, markup=False)
+        self._console.print(line, markup=False)
 
     def show(self) -> None:
         """The table; where there is none, a line for each evaluation since the last call."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import gymnasium
 
-from dr_q.config import Config, check_names, config_from_json, current_names, settings_of
+from dr_q.config import Config, check_names, config_from_json, current_names, plain_value, settings_of
 from dr_q.envs import canonical
 from dr_q.kit import ConfigError, spelled
 from dr_q.run_folder import Evaluation, read_run_json
+from dr_q.settings import RUN_SETTINGS, Execution, Settings, callable_name, make_settings
 from dr_q.training.loop import Options, TrainResult
 from dr_q.training.loop import train as run_loop
-from dr_q.training.settings import RUN_SETTINGS, Execution, Settings, make_settings
 
 
 def train(
@@ -37,7 +37,7 @@ def train(
         preset: One of `dr_q.PRESETS`; "dr.q" by default.
         seeds: Number of seeds, trained together; 1 by default.
         seed: The first seed; 0 by default.
-        steps: Agent steps of each seed; by default the paper's budget, or 500,000 for other tasks.
+        steps: Agent steps of each seed; by default the task's budget (the paper's, or its family's), else 500,000.
         out: The run's folder, new or empty; by default a new one under `runs/`.
         resume: The folder of a run to resume. Everything else comes from that run; `steps` may grow.
         on_evaluation: Called with the evaluations of all seeds, after each evaluation.
@@ -53,11 +53,15 @@ def train(
     Raises:
         ConfigError: For a setting that is unknown or has a value that is not allowed.
         TaskError: For a task that cannot be made.
+        RunFolderError: For an `out` that is not empty, a `resume` that is no run, or a folder in use.
+        DamagedFileError: For a checkpoint that cannot be read.
+        MissingPackageError: For `wandb=True` without wandb.
+        EnvError, WorkerError, TrainingError: For a run that failed: its environment, a simulator's process, learning.
 
     Example:
         >>> dr_q.train("dmc/walker-walk", seeds=5, eval_every=10_000)  # doctest: +SKIP
     """
-    settings = current_names(settings, Settings, Execution)
+    settings = current_names(settings, Settings, Execution, Config)
     check_names(settings, {*_RUN_FIELDS, *settings_of(Execution), "seed", "seeds", "steps", "preset", "out"})
     if on_evaluation is not None and not callable(on_evaluation):
         raise ConfigError(f"on_evaluation must be a function of a list of evaluations, got {on_evaluation!r}")
@@ -113,15 +117,14 @@ def refuse_changes(
         ConfigError: For the first that differs from the run's.
     """
     was = read_run_json(folder)["settings"]
-    if callable(task) and not was["task"].startswith("callable:"):
+    if callable(task) and callable_name(was["task"]) is None:
         raise ConfigError(f"the run in {folder} is of {was['task']}, which needs no callable: leave it out")
     own = {name: value for name, value in was.items() if name != "config"}
     had = {**dataclasses.asdict(config_from_json(was.get("config"))), **current_names(own, Settings)}
     named = {"task": canonical(task)} if isinstance(task, str) else {}
     for name, value in {**named, **asked}.items():
         before = had.get(name)
-        before = tuple(before) if isinstance(before, list) else before
-        if value is not None and value != before:
+        if value is not None and plain_value(value) != before:
             raise ConfigError(
                 f"{_called(name)} {value} does not fit the run in {folder}, which has {before}; "
                 "a run is resumed with its own settings: leave it out, or start a new run"

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from dr_q.paper import paper_tasks, published_score
 from dr_q.run_folder import Evaluation
+from dr_q.settings import Settings
 from dr_q.training.plan import Plan
-from dr_q.training.settings import Settings
 
 
 class Display:

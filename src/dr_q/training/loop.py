@@ -33,10 +33,10 @@ from dr_q.run_folder import (
     lock_run_folder,
     read_run_json,
 )
+from dr_q.settings import Execution, Settings
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
 from dr_q.training.plan import plan_for
-from dr_q.training.settings import Execution, Settings
 from dr_q.training.signals import Signals
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions

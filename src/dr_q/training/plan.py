@@ -14,8 +14,8 @@ from dr_q.envs import EnvSpec
 from dr_q.kit import ConfigError, spelled
 from dr_q.learner import Device, LearnerSpec, Placement, SeedStates, init_states, root_keys
 from dr_q.networks import conv_outputs
+from dr_q.settings import Settings
 from dr_q.spaces import Image
-from dr_q.training.settings import Settings
 
 GIB = 2**30
 _SHARED_SHARE = 0.9

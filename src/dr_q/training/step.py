@@ -72,7 +72,8 @@ class Stepper:
         D10: an update sees what was there before the step.
         """
         if self.arrived is not None:
-            self.learner.act(self.arrived, exploring=first_update is None)
+            act = self.learner.act_randomly if first_update is None else self.learner.act
+            act(self.arrived)
         self.clock.lap("dispatch")
         if first_update == 0:
             self.learner.add()

@@ -5,7 +5,7 @@ from typing import Any
 
 from dr_q.kit import MissingPackageError, spelled
 from dr_q.run_folder import tensorboard_folder, wandb_id
-from dr_q.training.settings import Settings
+from dr_q.settings import Settings
 
 
 class MetricWriters:

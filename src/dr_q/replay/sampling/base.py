@@ -15,7 +15,7 @@ class Sampler(Protocol):
     """A sampling scheme for one seed: a hashable value whose methods are pure functions."""
 
     metric_names: ClassVar[tuple[str, ...]]
-    """Of what `metrics` gives."""
+    """Names of what `metrics` gives, in the order of the log's columns."""
 
     @property
     def watch_age(self) -> int:
@@ -33,7 +33,7 @@ class Sampler(Protocol):
     def write_priority(
         self, state: State, storage: Storage, slots: Int[Array, "B"], td_error: Float[Array, "B"]
     ) -> State:
-        """Take note of the TD errors of transitions; slots past the end of the storage are to be passed over."""
+        """Take note of the TD errors of transitions; slots past the end of the storage are ignored."""
         ...
 
     def draw(self, state: State, storage: Storage, key: Key[Array, ""], count: int) -> Int[Array, "count"]:

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q.config import Config
-from dr_q.equations import fade_weight, floor_age, lap_priority
+from dr_q.equations import fade_power, fade_weight, floor_age, lap_priority
 from dr_q.replay.sampling.pick import pick_probability, pick_slots
-from dr_q.replay.sampling.sums import Sums, power, sum_rows, sum_slots
+from dr_q.replay.sampling.sums import Sums, sum_rows, sum_slots
 from dr_q.replay.storage import ROW, Added, Storage, StorageSpec, write_slot
 
 
@@ -70,11 +70,11 @@ class FadedLap:
     def write_priority(
         self, state: Priorities, storage: Storage, slots: Int[Array, "B"], td_error: Float[Array, "B"]
     ) -> Priorities:
-        """Give the transitions at `slots` new priorities; of several for one slot the largest."""
+        """Give the transitions at `slots` new priorities: the largest where a slot is there several times."""
         return self.set_priority(state, storage, slots, self.priority_of(td_error))
 
     def priority_of(self, td_error: Float[Array, "B"]) -> Float[Array, "B"]:
-        """The numerator of Eq. 10 but for the fade weight."""
+        """The numerator of Eq. 10 without the fade weight."""
         return lap_priority(td_error, self.min_priority, self.exponent)
 
     def set_priority(
@@ -83,10 +83,11 @@ class FadedLap:
         """The same with the priorities given."""
         row, column = slots // ROW, slots % ROW
         cleared = state.priority.at[row, column].set(0.0, mode="drop")
+        written = jnp.where(slots < storage.spec.rows * ROW, priority, 0.0)  # past the end: nothing was drawn
         new = dataclasses.replace(
             state,
             priority=cleared.at[row, column].max(priority, mode="drop"),
-            max_priority=jnp.maximum(state.max_priority, jnp.max(priority)),
+            max_priority=jnp.maximum(state.max_priority, jnp.max(written)),
         )
         return self._sum_again(new, storage, row)
 
@@ -136,7 +137,8 @@ class FadedLap:
 
     def _slot_weight(self, state: Priorities, storage: Storage, rows: Int[Array, "N"]) -> Float[Array, "N 128"]:
         age = storage.clock - 1 - storage.stamp[rows]
-        fade = jnp.where(age < self.watch_age, power(age, self.decay), self.floor)
+        # Not `fade_weight`: it must agree with the sums on which slots are young, to the bit.
+        fade = jnp.where(age < self.watch_age, fade_power(age, self.decay), self.floor)
         return jnp.where(storage.valid[rows], state.priority[rows] * fade, 0.0)
 
     def _sum_again(self, state: Priorities, storage: Storage, rows: Int[Array, "N"]) -> Priorities:

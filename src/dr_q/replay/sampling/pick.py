@@ -1,6 +1,6 @@
 """Picking slots by weight without walking the storage: a group of rows, then a row, then a slot.
 
-Each pick has a uniform number of its own: one float32 number has too few digits to tell a million slots apart.
+Each pick has a uniform number of its own: one float32 number has too few digits to distinguish a million slots.
 """
 
 from collections.abc import Callable

@@ -7,12 +7,11 @@ nothing, and no decayed array exists. Only a transition that crosses the floor a
 Every sum is computed anew from what is under it, never adjusted: no rounding error builds up.
 """
 
-import math
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from dr_q.equations import fade_power
 from dr_q.replay.sampling.pick import total
 
 
@@ -33,12 +32,7 @@ class Sums(eqx.Module):
 
     def weight(self, clock: Int[Array, ""], decay: float, floor: float) -> Float[Array, "*N"]:
         """Each node's weight when `clock` transitions have been added."""
-        return self.young * power(clock - 1 - self.newest, decay) + floor * self.old
-
-
-def power(age: Int[Array, "*N"], decay: float) -> Float[Array, "*N"]:
-    """(1 - decay)^age."""
-    return jnp.exp(age * math.log1p(-decay))
+        return self.young * fade_power(clock - 1 - self.newest, decay) + floor * self.old
 
 
 def sum_slots(
@@ -51,12 +45,12 @@ def sum_slots(
     """Sums of N rows from their slots; `mass` is the priority where a window may start, 0 elsewhere."""
     newest = jnp.max(stamp, axis=-1)
     young = clock - 1 - stamp < floor_age
-    faded = mass * power(newest[:, None] - stamp, decay)
+    faded = mass * fade_power(newest[:, None] - stamp, decay)
     return Sums(total(jnp.where(young, faded, 0.0)), total(jnp.where(young, 0.0, mass)), newest)
 
 
 def sum_rows(rows: Sums, decay: float) -> Sums:
     """Sums of N groups from [N, 128] rows."""
     newest = jnp.max(rows.newest, axis=-1)
-    faded = rows.young * power(newest[:, None] - rows.newest, decay)
+    faded = rows.young * fade_power(newest[:, None] - rows.newest, decay)
     return Sums(total(faded), total(rows.old), newest)

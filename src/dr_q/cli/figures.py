@@ -2,10 +2,10 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dr_q.cli.options import argument, option
-from dr_q.cli.output import refusals, say, say_what_is_left_out
+from dr_q.cli.output import say, say_what_is_left_out
 from dr_q.cli.parse import Group
 from dr_q.kit import ConfigError
 
@@ -14,6 +14,7 @@ from dr_q.kit import ConfigError
 class Plot:
     """Draw learning curves, with 95% intervals over seeds."""
 
+    extra: ClassVar = "plot"
     sources: tuple[Path, ...] = argument(
         (),
         "runs, folders of runs, CSV files of results (dr-q results), to draw together; a panel for each task",
@@ -31,12 +32,11 @@ class Plot:
             raise ConfigError(f"{self.out} does not say what kind of image to write; name it {self.out}.png")
         if not self.sources:
             raise ConfigError("nothing to draw; name runs, folders of runs, or CSV files of results")
-        with refusals("a plot", "plot"):
-            folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in find_runs(path)}
-            files = {path.resolve(): path for path in self.sources if path.is_file()}
-            records = [record for path in files.values() for record in read_records(path)]
-            say_what_is_left_out(self.sources)
-            plot_curves([*map(read_run, folders.values()), *records], self.out)
+        folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in find_runs(path)}
+        files = {path.resolve(): path for path in self.sources if path.is_file()}
+        records = [record for path in files.values() for record in read_records(path)]
+        say_what_is_left_out(self.sources)
+        plot_curves([*map(read_run, folders.values()), *records], self.out)
         print(self.out)
         return 0
 
@@ -45,18 +45,10 @@ class Plot:
 class _Analysis:
     """An analysis of runs, from their checkpoints."""
 
+    extra: ClassVar = "report"
     run_folders: tuple[Path, ...] = argument(
         (), "runs with checkpoints; train with --keep-checkpoints N to have more than two", metavar="RUN..."
     )
-
-    def run(self) -> int:
-        """Compute and draw."""
-        with refusals("an analysis", "report"):
-            return self.draw()
-
-    def draw(self) -> int:
-        """Compute and draw, as far as packages are there."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -71,7 +63,7 @@ class Tsne(_Analysis):
     seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
     at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
 
-    def draw(self) -> int:
+    def run(self) -> int:
         """Compute and draw."""
         from dr_q.diagnostics import analyse
         from dr_q.report.analyses import draw_embeddings, write_embeddings
@@ -106,7 +98,7 @@ class PrioritiesByAge(_Analysis):
     seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
     at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
 
-    def draw(self) -> int:
+    def run(self) -> int:
         """Compute and draw."""
         from dr_q.diagnostics import analyse
         from dr_q.report.analyses import draw_priorities, write_priorities
@@ -131,7 +123,7 @@ class InformationByStep(_Analysis):
 
     out: Path = option(Path("information.png"), "the figure; its numbers are written next to it as CSV", metavar="FILE")
 
-    def draw(self) -> int:
+    def run(self) -> int:
         """Compute and draw."""
         from dr_q.diagnostics import analyse
         from dr_q.report.analyses import draw_information, write_information

@@ -265,6 +265,7 @@ def test_an_update_that_drew_nothing_writes_nothing_and_is_counted():
     after = write(replay, draw(replay, jax.random.key(0), 16), jnp.full(16, 9.0))
     assert int(after.empty_draws) == 1
     assert not np.asarray(after.sampling.priority).any()
+    assert float(after.sampling.max_priority) == float(replay.sampling.max_priority)
     assert not np.asarray(after.sampling.row_sums.young).any()
     full = add_all(replay, transitions([False] * 20, [False] * 20))
     assert int(write(full, jnp.arange(3), jnp.ones(3)).empty_draws) == 0

@@ -1,10 +1,19 @@
-"""A run's settings: everything that decides its results, and how it is executed."""
+"""A run's settings: everything that decides its results, and how it is executed. No jax: reports read them too."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dr_q.config import Config, check_settings, config_from_json, current_names, preset, setting, settings_of
+from dr_q.config import (
+    PRESETS,
+    Config,
+    check_settings,
+    config_from_json,
+    current_names,
+    preset,
+    setting,
+    settings_of,
+)
 from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
 from dr_q.kit import ConfigError, spelled
 
@@ -13,7 +22,11 @@ if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
 
 EVAL_EPISODES = 10
 EVAL_EVERY = 5_000
+SCHEDULE = ("steps", "eval_every", "eval_episodes")
+"""Settings that decide how long a run is and how it is evaluated, and not what it learns."""
 _LARGEST_SEED = 2**32 - 1
+_CALLABLE = "callable:"
+"""What the recorded name of a task begins with where an environment came from a callable."""
 _RUN, _EXECUTION = "Run", "Execution"
 
 
@@ -30,7 +43,7 @@ class Settings:
         DEFAULT_AGENT_STEPS,
         "agent steps of each seed: decisions, not simulator frames",
         group=_RUN, unit="agent steps", least=1,
-        otherwise=f"the paper's budget; {DEFAULT_AGENT_STEPS} for tasks that are not the paper's",
+        otherwise=f"the task's budget (the paper's, or its family's); {DEFAULT_AGENT_STEPS} for other tasks",
     )  # fmt: skip
     eval_every: int = setting(EVAL_EVERY, "agent steps between evaluations", group=_RUN, unit="agent steps", least=1)
     eval_episodes: int = setting(EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1)
@@ -56,7 +69,8 @@ class Settings:
         """The task's name; a callable's own where the run was started from one."""
         if isinstance(self.task, str):
             return self.task
-        return f"callable:{getattr(self.task, '__module__', '')}.{getattr(self.task, '__qualname__', repr(self.task))}"
+        module, name = getattr(self.task, "__module__", ""), getattr(self.task, "__qualname__", repr(self.task))
+        return f"{_CALLABLE}{module}.{name}"
 
     @property
     def seed_list(self) -> list[int]:
@@ -73,9 +87,10 @@ class Settings:
     @staticmethod
     def from_json(record: dict[str, Any], task: "str | Callable[[], gymnasium.Env] | None" = None) -> "Settings":
         """From run.json; a run from a callable needs it again."""
-        if record["task"].startswith("callable:") and task is None:
+        name = callable_name(record["task"])
+        if name is not None and task is None:
             raise ConfigError(
-                f"this run was started from a callable ({record['task'].removeprefix('callable:')}); "
+                f"this run was started from a callable ({name}); "
                 "resume it from Python: dr_q.train(that_callable, resume=DIR)"
             )
         known = current_names(record, Settings)
@@ -118,6 +133,18 @@ class Execution:
 
 RUN_SETTINGS = tuple(settings_of(Settings))
 """Names of the settings of a run besides its task, preset and config."""
+
+
+def callable_name(task: str) -> str | None:
+    """The callable that a recorded task stands for, `module.name`; None for a task that has a name of its own."""
+    return task.removeprefix(_CALLABLE) if task.startswith(_CALLABLE) else None
+
+
+def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
+    """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
+    of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
+    config = dataclasses.asdict(preset(preset_name)) if preset_name in PRESETS else {}
+    return {**of_run, "steps": default_steps(task), **config}
 
 
 def make_settings(
