@@ -5,7 +5,7 @@
 
 Trains four short runs with both versions, each in a process of its own: states with terminations, pixels, MR.Q, and two
 seeds. For each, evals.csv must be identical, and every array of the final weights, targets and optimisers must have the
-same bits. Arrays that were renamed since are compared under today's names (`run_folder.upgrade_weights`).
+same bits. Arrays that were renamed since are compared under today's names (`dr_q.run_folder.formats`).
 """
 
 import argparse

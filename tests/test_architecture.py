@@ -59,11 +59,17 @@ RUN_FILES = {
     "evals.csv",
     "metrics.csv",
     "checkpoint.json",
+    "agents.safetensors",
+    "replay.safetensors",
+    "episodes.safetensors",
     "policy.json",
+    "policy",
     "checkpoints",
     "tensorboard",
     "wandb_id",
 }
+NO_FILES = {"networks/torch_names.py": {"policy"}}
+"""What is the name of something else there."""
 
 
 def room_of(path: Path) -> str:
@@ -117,7 +123,8 @@ def test_one_room_knows_the_files_of_a_run(path):
     if room_of(path) == "run_folder":
         return
     constants = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
-    assert not RUN_FILES & {x for x in constants if isinstance(x, str)}, f"{path} names a file of a run"
+    files = RUN_FILES - NO_FILES.get(str(path.relative_to(PACKAGE)), set())
+    assert not files & {x for x in constants if isinstance(x, str)}, f"{path} names a file of a run"
 
 
 @pytest.mark.parametrize(

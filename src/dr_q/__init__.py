@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
     from dr_q.policies import Policy, load
     from dr_q.run_folder import Evaluation
-    from dr_q.training import TrainResult, train
+    from dr_q.training.api import train
+    from dr_q.training.loop import TrainResult
 
 __version__ = "0.1.0"
 
@@ -40,7 +41,7 @@ _HOME = {
     "RunFolderError": "dr_q.kit",
     "TaskError": "dr_q.kit",
     "ToolError": "dr_q.kit",
-    "TrainResult": "dr_q.training",
+    "TrainResult": "dr_q.training.loop",
     "TrainingError": "dr_q.kit",
     "WorkerError": "dr_q.kit",
     "actor_from_torch": "dr_q.networks",
@@ -48,7 +49,7 @@ _HOME = {
     "encoder_from_torch": "dr_q.networks",
     "load": "dr_q.policies",
     "preset": "dr_q.config",
-    "train": "dr_q.training",
+    "train": "dr_q.training.api",
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The paper's analyses on small runs: numbers against direct computation, and the commands with their pictures."""
+"""The paper's analyses on small runs: numbers against direct computation, and the commands with their figures."""
 
 import csv
 import dataclasses
@@ -45,11 +45,11 @@ def test_one_seed_of_a_checkpoint_is_what_the_whole_checkpoint_holds(folders):
     run = analyse.open_run(folders / "first")
     whole = load(run.checkpoints, 120, run.spec(120)).states
     for index, seed in enumerate(run.seeds):
-        held, agent = analyse.load_replay(run, 120, seed), analyse.load_agent(run, 120, seed)
+        loaded, agent = analyse.load_replay(run, 120, seed), analyse.load_agent(run, 120, seed)
         storage = whole.replays.storage
         assert storage.obs is not None
-        np.testing.assert_array_equal(held.frames[SINGLE], storage.obs[SINGLE][index])
-        np.testing.assert_array_equal(held.replay.storage.stamp, storage.stamp[index])
+        np.testing.assert_array_equal(loaded.frames[SINGLE], storage.obs[SINGLE][index])
+        np.testing.assert_array_equal(loaded.replay.storage.stamp, storage.stamp[index])
         for a, b in zip(jax.tree.leaves(agent), jax.tree.leaves(whole.agents), strict=True):
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b)[index])
 
@@ -62,21 +62,21 @@ def test_tsne_has_the_points_asked_for_and_repeats(folders):
     assert len(set(found.age)) == 50, "drawn without replacement"
     np.testing.assert_array_equal(found.points, analyse.embed(run, samples=50).points)
     reward = analyse.embed(run, samples=20, colour="reward")
-    held = analyse.load_replay(run, 120, 0)
+    loaded = analyse.load_replay(run, 120, 0)
     stored = {
-        int(age): float(held.replay.storage.reward[slot]) for age, slot in zip(held.age, held.starts, strict=True)
+        int(age): float(loaded.replay.storage.reward[slot]) for age, slot in zip(loaded.age, loaded.starts, strict=True)
     }
     assert [stored[int(age)] for age in reward.age] == pytest.approx(reward.colour)
 
 
-def test_values_of_a_picture_are_those_of_the_networks(folders):
-    """MR.Q's critics learn in units of the mean absolute reward; the picture's are the environment's."""
+def test_values_of_a_figure_are_those_of_the_networks(folders):
+    """MR.Q's critics learn in units of the mean absolute reward; the figure's are the environment's."""
     run = analyse.open_run(folders / "single")
-    held = analyse.load_replay(run, 120, 0)
+    loaded = analyse.load_replay(run, 120, 0)
     agent = dataclasses.replace(analyse.load_agent(run, 120, 0), reward_scale=jnp.asarray(3.0))
-    slots = held.starts[:7]
-    z_sa, value = analyse.z_sa_of(held, agent, slots)
-    obs, action = held.frames[SINGLE][slots], np.asarray(held.replay.storage.action)[slots]
+    slots = loaded.starts[:7]
+    z_sa, value = analyse.z_sa_of(loaded, agent, slots)
+    obs, action = loaded.frames[SINGLE][slots], np.asarray(loaded.replay.storage.action)[slots]
     encoder = agent.online.encoder
     expected = encoder.z_sa(encoder.z_s({SINGLE: jnp.asarray(obs)}), jnp.asarray(action))
     np.testing.assert_allclose(z_sa, expected, rtol=1e-4, atol=1e-5)
@@ -87,13 +87,13 @@ def test_values_of_a_picture_are_those_of_the_networks(folders):
 def test_td_errors_are_those_of_an_update(folders):
     """Without noise in the target, the priority that an update would write is the TD error's."""
     run = analyse.open_run(folders / "first")
-    held, agent = analyse.load_replay(run, 120, 1), analyse.load_agent(run, 120, 1)
+    loaded, agent = analyse.load_replay(run, 120, 1), analyse.load_agent(run, 120, 1)
     config = preset("dr.q", **{**tiny.SIZES, "target_noise": 0.0, "min_priority": 1e-6})
-    slots = held.starts[-16:]
-    error = analyse.td_errors(config, held, agent, slots)
-    at = rp.n_step_frames(held.replay.storage, jnp.asarray(slots), config.q_horizon)[SINGLE]
-    frames = {SINGLE: jnp.asarray(held.frames[SINGLE][np.asarray(at)])}
-    replay = dataclasses.replace(held.replay, sampler=rp.make_sampler(config))
+    slots = loaded.starts[-16:]
+    error = analyse.td_errors(config, loaded, agent, slots)
+    at = rp.n_step_frames(loaded.replay.storage, jnp.asarray(slots), config.q_horizon)[SINGLE]
+    frames = {SINGLE: jnp.asarray(loaded.frames[SINGLE][np.asarray(at)])}
+    replay = dataclasses.replace(loaded.replay, sampler=rp.make_sampler(config))
     draw = drq.CriticDraw(jnp.asarray(slots), jax.random.key(1), jax.random.key(2))
     update = jax.jit(functools.partial(drq.learn_actor_critic, config))
     _, after, seen = update(agent, replay, draw, frames)
@@ -105,15 +105,15 @@ def test_td_errors_are_those_of_an_update(folders):
 def test_priorities_by_age(folders):
     run = analyse.open_run(folders / "first")
     found = analyse.priorities(run, newest=60)
-    held = analyse.load_replay(run, 120, 0)
+    loaded = analyse.load_replay(run, 120, 0)
     assert sum(bucket.probability for bucket in found.buckets) == pytest.approx(1, abs=1e-5)
-    assert sum(bucket.transitions for bucket in found.buckets) == len(held.starts)
+    assert sum(bucket.transitions for bucket in found.buckets) == len(loaded.starts)
     assert found.age.max() < 60
     assert found.buckets[-1].first == 60, "what is older has a bucket of its own"
     assert math.isnan(found.buckets[-1].td_error[1])
     assert found.fading
     # By the definition of Eq. 10, walking every entry.
-    config, replay = run.config, held.replay
+    config, replay = run.config, loaded.replay
     storage = replay.storage
     age = storage.clock - 1 - storage.stamp.reshape(-1)
     by_slot = replay.sampling.priority.reshape(-1), age, storage.valid.reshape(-1)
@@ -121,7 +121,7 @@ def test_priorities_by_age(folders):
     for bucket in found.buckets:
         inside = np.isin(np.asarray(age), range(bucket.first, bucket.last + 1))
         assert bucket.probability == pytest.approx(chance[inside].sum(), abs=1e-5)
-    error = analyse.td_errors(config, held, analyse.load_agent(run, 120, 0), held.starts[held.age < 60])
+    error = analyse.td_errors(config, loaded, analyse.load_agent(run, 120, 0), loaded.starts[loaded.age < 60])
     fade = (1 - config.fade_decay) ** found.age
     np.testing.assert_allclose(found.faded, error * fade, rtol=1e-4)
 
@@ -164,8 +164,8 @@ def test_a_single_seed_is_asked_about_what_came_later(folders):
     run = analyse.open_run(folders / "single")
     (found,) = analyse.information([run])
     assert [(m.agent_steps, m.held_out) for m in found.measures] == [(40, True), (80, True), (120, False)]
-    held = analyse.load_replay(run, 120, 0)
-    late = {int(age) for age in held.age if 119 - 1 - age >= 80}
+    loaded = analyse.load_replay(run, 120, 0)
+    late = {int(age) for age in loaded.age if 119 - 1 - age >= 80}
     assert found.measures[0].negatives == len(late)
     assert "hollow" in analyse.information_note([found])
 
@@ -192,7 +192,7 @@ def test_a_change_of_information_is_said_as_far_as_seeds_show_it(changes, said):
     assert said in information_of(changes).sentence()
 
 
-def test_the_commands_write_pictures_and_numbers(folders, tmp_path, capsys):
+def test_the_commands_write_figures_and_numbers(folders, tmp_path, capsys):
     two = [str(folders / "first"), str(folders / "second")]
     assert main(["analyse", "tsne", *two, "--out", str(tmp_path / "t.png")]) == 0
     points = rows(tmp_path / "t.csv")
@@ -223,8 +223,8 @@ def test_pixels_are_read_as_stacks():
         frames[step] = step
         ended = jnp.zeros((), bool)
         replay = rp.add(replay, rp.Transition({}, jnp.zeros(1), jnp.zeros(()), {}, ended, ended))
-    held = analyse.LoadedReplay(replay, {SINGLE: frames}, np.arange(7), np.arange(7)[::-1])
-    steps = analyse.read_steps(held, np.array([0, 4]))
+    loaded = analyse.LoadedReplay(replay, {SINGLE: frames}, np.arange(7), np.arange(7)[::-1])
+    steps = analyse.read_steps(loaded, np.array([0, 4]))
     assert steps.obs[SINGLE][:, ::3, 0, 0].tolist() == [[0, 0, 0], [2, 3, 4]]
     assert steps.next_obs[SINGLE][:, ::3, 0, 0].tolist() == [[0, 0, 1], [3, 4, 5]]
 

@@ -1,15 +1,17 @@
 """The benchmark measures what it says; how fast anything is, no test asks."""
 
+from typing import NoReturn
+
 import pytest
 
 from dr_q.diagnostics import bench as benchmark
 from dr_q.settings import make_settings
+from dr_q.spaces import SINGLE
 from tests.envs import toys
 from tests.training import tiny
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
     monkeypatch.setattr(benchmark, "EXPLORE", 60)
@@ -29,3 +31,18 @@ def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
     for part in ("seed-steps/s, after exploration", "encoder update", "critic + actor update", "compile", "cores"):
         assert part in text
     assert any(line.startswith("compiled in") for line in lines)
+
+
+class OpenedError(Exception):
+    pass
+
+
+def test_bench_has_the_noise_of_its_settings(monkeypatch):
+    def stop(settings, steps, learner, pool, *_) -> NoReturn:
+        raise OpenedError(pool.spec.obs[SINGLE].shape, learner.spec.spaces.obs[SINGLE].shape)
+
+    monkeypatch.setattr(benchmark, "_measure", stop)
+    settings = make_settings(toys.Walk, changes=tiny.SIZES, steps=400, eval_episodes=1, noise_dims=3)
+    with pytest.raises(OpenedError) as opened:
+        benchmark.bench(settings, 10)
+    assert opened.value.args == ((4,), (4,))

@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import TimeLimit, TransformAction
 
 from dr_q.envs import (
     NOISE_DIMS,
     Env,
-    EnvError,
-    TaskError,
     canonical,
     make_env,
     stream_seed,
     suite_tasks,
     suites,
 )
+from dr_q.kit import EnvError, TaskError
 from dr_q.paper import paper_tasks
 from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Vector
 from tests.envs import toys
@@ -209,6 +208,24 @@ def test_images_of_gymnasium_are_stacked_channels_first():
 def test_what_cannot_be_is_refused(toy, message):
     with pytest.raises(TaskError, match=message):
         make_env(toy)
+
+
+class ClosesOnce(toys.Discrete):
+    closed = 0
+
+    def close(self):
+        self.closed += 1
+
+
+def test_an_environment_that_is_refused_is_closed_and_may_be_given_again_wrapped():
+    refused, pixels = ClosesOnce(), toys.Pixels()
+    with pytest.raises(TaskError, match=r"Discrete actions; .* wrap the environment"):
+        make_env(lambda: refused)
+    assert refused.closed == 1
+    make_env(lambda: TransformAction(refused, lambda action: 0, Box(-1, 1, (1,)))).close()
+    with pytest.raises(TaskError, match="noise can be appended to state vectors only"):
+        make_env(lambda: pixels, noise_dims=2)
+    make_env(lambda: pixels).close()
 
 
 def test_a_callable_that_gives_one_environment_twice_is_refused():

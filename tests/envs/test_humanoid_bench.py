@@ -8,8 +8,9 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from dr_q.envs import Step, TaskError
+from dr_q.envs import Step
 from dr_q.envs.families.humanoid_bench import HumanoidBenchEnv, installed
+from dr_q.kit import TaskError
 from dr_q.spaces import SINGLE, ObsSpec
 
 needs_package = pytest.mark.skipif(not installed(), reason="HumanoidBench is not installed (it is optional)")

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from dr_q.envs import Env, EnvSpec, InProcessPool, PacketLayout, ProcessPool, Source, Step, Transitions
+from dr_q.envs import Env, EnvSpec, PacketLayout, ProcessPool, Source, Step, Transitions
 from dr_q.envs.processes.packet import PacketPart
+from dr_q.envs.processes.pool import InProcessPool
 from dr_q.spaces import ContinuousActions, Image, ObsSpec, Spaces, Vector
 
 MIXED = ObsSpec((("camera", Image(1, 3, 5, stack=2)), ("state", Vector(3)), ("goal", Image(1, 1, 1))))

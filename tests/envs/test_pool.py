@@ -8,7 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from dr_q.envs import EnvError, InProcessPool, Pool, ProcessPool, Source, TaskError, WorkerError
+from dr_q.envs import Pool, ProcessPool, Source, make_env
+from dr_q.envs.processes.pool import InProcessPool
+from dr_q.envs.processes.seed_envs import SeedEnvs, SharedArrays
+from dr_q.kit import EnvError, TaskError, WorkerError
 from dr_q.spaces import SINGLE
 from tests.envs import toys
 
@@ -107,8 +110,17 @@ def test_open_episodes_are_restored(pool):
 
 
 def test_one_seed_is_restarted_alone(pool):
-    walk(pool, 3)
+    untouched = InProcessPool(Source(toys.Walk), SEEDS, 3)
+    for either in (untouched, pool):
+        walk(either, 3)
     first = pool.restart(1, 7)[SINGLE]
+    (episode, actions), (expected, expected_actions) = pool.open_episodes()[0], untouched.open_episodes()[0]
+    assert episode == expected
+    np.testing.assert_array_equal(actions, expected_actions)
+    for either in (untouched, pool):
+        either.send(np.ones((2, 1), np.float32))
+    np.testing.assert_array_equal(pool.receive().packet[0], untouched.receive().packet[0])
+    untouched.close()
     pool.restore([(0, np.zeros((0, 1), np.float32)), (7, np.zeros((0, 1), np.float32))])
     pool.send(np.ones((2, 1), np.float32))
     after = pool.receive()
@@ -158,6 +170,40 @@ def test_what_an_environment_does_wrong_is_said_in_one_line(wrong, message, monk
         finally:
             pool.close()
     assert str(error.value).startswith("seed 3: ")
+
+
+class LostAtReset:
+    """Behind the protocol, as a family's are; its second reset gives NaN."""
+
+    def __init__(self):
+        self._env, self._resets = make_env(toys.Walk), 0
+        self.spec, self.step, self.close = self._env.spec, self._env.step, self._env.close
+
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
+        self._resets += 1
+        return {name: x * (np.nan if self._resets == 2 else 1) for name, x in self._env.reset(seed).items()}
+
+    def render(self, size: tuple[int, int]) -> np.ndarray:
+        return self._env.render(size)
+
+
+def test_a_reset_to_nan_is_refused():
+    envs = SeedEnvs(LostAtReset, 3)
+    arrays = SharedArrays.allocate(envs.spec, 1, 1).row(0)
+    envs.begin(arrays)
+    what = "gave an observation that is NaN or infinite in its components 0, in the reset of"
+    with pytest.raises(EnvError, match=f"{what} training episode 1$"):
+        any(envs.step(arrays) for _ in range(50))
+    arrays.eval_seed[:] = 8
+    envs.evaluate_begin(arrays)
+    with pytest.raises(EnvError, match=f"{what} the evaluation episode of seed 8$"):
+        envs.evaluate_begin(arrays)
+    envs.close()
+    again = SeedEnvs(LostAtReset, 3)
+    again.begin(arrays)
+    with pytest.raises(EnvError, match=f"{what} training episode 4$"):
+        again.restore(arrays, 4)
+    again.close()
 
 
 def test_a_seed_that_has_diverged_does_not_end_the_others_run():

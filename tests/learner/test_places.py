@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,8 @@ from dr_q.learner import Learner, LearnerSpec, root_keys
 from dr_q.learner.steps import plan_update
 from dr_q.settings import make_settings
 from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
-from dr_q.training.plan import GIB, Memory, main_memory, make_plan
+from dr_q.training import plan as plans
+from dr_q.training.plan import GIB, Memory, main_memory, make_plan, plan_for
 from tests.envs import toys
 from tests.training import tiny
 from tests.training.test_resume import assert_same
@@ -161,14 +163,26 @@ def test_the_plan_puts_frames_on_the_host_only_if_it_must_and_refuses_with_what_
     assert tight.spec.frames_on_host
     assert tight.spec.capacity == 501_000
     assert any("observations: 19.7" in line and "in host memory" in line for line in tight.lines())
-    with pytest.raises(ConfigError, match=r"the largest that fits is --replay-capacity (\d+); or use fewer") as refused:
+    with pytest.raises(ConfigError, match=r"the largest that fits is replay_capacity (\d+); or use fewer") as refused:
         plan_of(settings, 10 * GIB, 10 * GIB)
-    fits = int(str(refused.value).split("--replay-capacity ")[1].split(";")[0])
+    fits = int(str(refused.value).split("replay_capacity ")[1].split(";")[0])
     smaller = make_settings("dmc-visual/walker-run", seeds=2, changes={"replay_capacity": fits})
     assert plan_of(smaller, 10 * GIB, 10 * GIB).spec.capacity == fits
     larger = make_settings("dmc-visual/walker-run", seeds=2, changes={"replay_capacity": int(1.02 * fits)})
     with pytest.raises(ConfigError, match="the largest that fits"):
         plan_of(larger, 10 * GIB, 10 * GIB)
+
+
+def test_where_the_device_has_main_memory_its_limit_does_not_switch_off_the_check_of_the_total(monkeypatch):
+    settings = make_settings("dmc-visual/walker-run", seeds=2)  # needs about 20 GiB
+    spec = make_env(settings.task).spec
+    monkeypatch.setattr(plans, "main_memory", lambda: 16 * GIB)
+    with pytest.raises(ConfigError, match="the largest that fits"):
+        plan_for(settings, spec, device_memory=64.0)
+    monkeypatch.setattr(plans, "main_memory", lambda: 64 * GIB)
+    limited = plan_for(settings, spec, device_memory=10.0)
+    assert limited.spec.frames_on_host
+    assert re.match(r"main memory: [\d.]+ GiB of 10.00 GiB$", limited.lines()[0])
 
 
 def test_a_run_that_cannot_fit_ends_at_once(tmp_path, capsys):

@@ -86,20 +86,22 @@ def test_shapes_that_could_be_taken_for_a_batch(shape, tmp_path):
     assert np.allclose(policy.act(np.stack([obs] * 3)), np.stack([action] * 3), atol=1e-6)
 
 
-def test_policies_of_older_versions_say_how_to_give_a_dict(tmp_path):
-    policy_of(toys.DictObs, tmp_path)
-    record = json.loads((tmp_path / "policy" / "policy.json").read_text())
-    spaces = record.pop("spaces")
-    first = {
-        "obs_shape": [6],
-        "history": 1,
-        "action_low": spaces["action"]["low"],
-        "action_high": spaces["action"]["high"],
-    }
-    record |= {**first, "format": 2}  # the weights have today's names
-    (tmp_path / "policy" / "policy.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"expected an array of shape \(6,\), or a batch; of a Dict .*spaces.flatten"):
-        dr_q.load(tmp_path).act(toys.DictObs().observe())
+def test_policies_of_vectors_say_how_to_give_a_dict(tmp_path):
+    """The first versions did not write what a vector is joined from."""
+    policy = policy_of(toys.Walk, tmp_path)
+    with pytest.raises(ValueError, match=r"expected an array of shape \(1,\), or a batch; of a Dict .*spaces.flatten"):
+        policy.act(toys.DictObs().observe())
+
+
+def test_a_policy_without_its_spaces_is_damaged(tmp_path):
+    policy_of(toys.Walk, tmp_path)
+    file = tmp_path / "policy" / "policy.json"
+    record = json.loads(file.read_text())
+    del record["spaces"]
+    first = {"obs_shape": [1], "history": 1, "action_low": [-1], "action_high": [1]}  # format 1's, which this is not
+    file.write_text(json.dumps({**record, **first}))
+    with pytest.raises(dr_q.DamagedFileError, match=r"policy.json is damaged: it has no spaces"):
+        dr_q.load(tmp_path)
 
 
 def test_of_images_it_takes_the_last_three(tmp_path):

@@ -14,8 +14,8 @@ from dr_q.diagnostics import analyse
 from dr_q.learner import saving
 from dr_q.learner.saving import load, load_agents
 from dr_q.networks import VectorBranch
-from dr_q.run_folder import FORMAT, Checkpoints, policy_record, read_arrays, spaces_of, write_arrays
-from dr_q.spaces import SINGLE, Image, Vector
+from dr_q.run_folder import FORMAT, Checkpoints, policy_record, read_arrays, write_arrays
+from dr_q.spaces import SINGLE, Image, Vector, spaces_from_json
 from dr_q.training.api import refuse_changes
 from tests.run_folder.earlier import SmallImages
 
@@ -36,7 +36,9 @@ def test_policies_act_as_they_did(name, seed, obs):
 
 
 def test_what_they_observe_is_known():
-    vector, image = (spaces_of(policy_record(RUNS / name)).obs[SINGLE] for name in ("states", "images"))
+    vector, image = (
+        spaces_from_json(policy_record(RUNS / name)["spaces"]).obs[SINGLE] for name in ("states", "images")
+    )
     assert vector == Vector(11)
     assert image == Image(1, 32, 32, stack=3)
 
@@ -103,6 +105,7 @@ def test_a_checkpoint_with_fewer_loss_terms_than_this_version_is_read(copy):
 def test_a_newer_format_is_refused(file, copy):
     run = copy("states")
     record = json.loads((run / file).read_text())
+    record = {f"new_{name}": value for name, value in record.items()}  # a newer format may have other fields
     (run / file).write_text(json.dumps({**record, "format": FORMAT + 1}))
     with pytest.raises(
         dr_q.RunFolderError, match=rf"has format {FORMAT + 1}, .* reads formats up to {FORMAT}: use a newer"
@@ -118,6 +121,24 @@ def test_a_checkpoint_without_an_array_is_damaged(copy):
     write_arrays(file, arrays)
     with pytest.raises(dr_q.DamagedFileError, match=r"is damaged: .* has no array 'sampling.row_sums.young'"):
         dr_q.train(resume=run, steps=200, quiet=True)
+
+
+def test_only_the_first_format_may_lack_what_it_did_not_have(copy):
+    run = copy("states")
+    index, replay = (run / "checkpoints/160" / name for name in ("checkpoint.json", "replay.safetensors"))
+    opened = analyse.open_run(run)
+    stored = Checkpoints(run, opened.seeds).read(160)
+    assert stored.replay()["empty_draws"].tolist() == [0, 0]
+    assert stored.encoder_metrics is not None
+    write_arrays(replay, {name: x for name, x in stored.replay().items() if name != "empty_draws"})
+    write_arrays(run / "checkpoints/160/agents.safetensors", stored.agents())
+    record = json.loads(index.read_text())
+    index.write_text(json.dumps({**record, "format": 2}))
+    with pytest.raises(dr_q.DamagedFileError, match=r"checkpoint.json is damaged: it has no encoder_metrics"):
+        Checkpoints(run, opened.seeds).read(160)
+    index.write_text(json.dumps({**record, "format": 2, "encoder_metrics": None}))
+    with pytest.raises(dr_q.DamagedFileError, match=r"replay: it has no array 'empty_draws'"):
+        load(Checkpoints(run, opened.seeds), 160, opened.spec(160))
 
 
 def test_settings_that_the_run_has_by_default_may_be_given(copy, capsys):
@@ -146,3 +167,15 @@ def test_settings_of_another_version_or_none_are_called_that(damage, kind, messa
     (run / "run.json").write_text(json.dumps(info))
     with pytest.raises(kind, match=message):
         dr_q.train(resume=run, steps=200)
+
+
+def test_what_run_json_lacks_is_named_or_has_its_default(copy):
+    run = copy("states")
+    info = json.loads((run / "run.json").read_text())
+    del info["settings"]["checkpoint_every"]
+    (run / "run.json").write_text(json.dumps(info))
+    assert dr_q.train(resume=run, quiet=True).status == "finished"
+    for name in ("agent_steps", "seeds"):
+        (run / "run.json").write_text(json.dumps({key: value for key, value in info.items() if key != name}))
+        with pytest.raises(dr_q.DamagedFileError, match=f"run.json is damaged: it has no {name}"):
+            analyse.open_run(run)

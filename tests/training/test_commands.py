@@ -179,7 +179,7 @@ def test_video_of_a_policy(tmp_path, capsys):
     assert not np.array_equal(frames[0], frames[-1])
 
 
-def test_another_program_has_another_digest(tmp_path):
+def test_another_version_has_another_digest(tmp_path):
     package = shutil.copytree(Path(dr_q.__file__).parent, tmp_path / "dr_q")
     assert source_digest(package) == source_digest()
     (package / "agent" / "losses.py").write_text("\n")
@@ -284,10 +284,12 @@ def test_lists(capsys):
 
 def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
     assert main(["doctor", "dmc/humanoid-run", "--seeds", "10"]) == 0
     text = capsys.readouterr().out
     assert "ok  gym/Hopper-v4: loads and resets" in text
     assert "HumanoidBench (optional)" in text
+    assert "--  wandb (optional, for --wandb): not installed  ->  pip install 'dr-q[wandb]'" in text
     assert "rendering (pixels, videos)" in text
     assert "replay of 501,000 slots: " in text
     assert "\nmain memory: " in text

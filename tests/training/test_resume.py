@@ -1,4 +1,4 @@
-"""A run that is stopped, killed or grown goes on as if nothing had happened, to the byte."""
+"""A run that is stopped, killed or grown continues as if nothing had happened, to the byte."""
 
 import csv
 import json
@@ -88,13 +88,13 @@ def test_a_run_that_draws_uniformly_resumes_to_the_byte(tmp_path):
     broken = tmp_path / "broken"
     dr_q.train(toys.Walk, preset="uniform", steps=80, out=broken, **{**tiny.RUN, **tiny.SIZES, "replay_capacity": 150})
     dr_q.train(toys.Walk, resume=broken, steps=tiny.STEPS, quiet=True)
-    assert (whole / "evals.csv").read_bytes() == (broken / "evals.csv").read_bytes()
+    assert_same(whole, broken)
     with (whole / "run.json").open() as file:
         assert json.load(file)["settings"]["config"]["sampling"] == "uniform"
 
 
 def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path, monkeypatch):
-    """Stopped between two renewals of the targets; its times are those of steps, without compiling."""
+    """Stopped between two copies of the targets; its times are those of steps, without compiling."""
     monkeypatch.setattr(loop, "LOG_EVERY", 2)
 
     def stop(evaluations):

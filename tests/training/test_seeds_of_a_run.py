@@ -25,6 +25,6 @@ def test_seeds_differ_repeat_and_do_not_depend_on_their_neighbours(tmp_path):
     for seed in (0, 1):
         name = f"policy/seed{seed}.safetensors"
         assert (first / name).read_bytes() == (again / name).read_bytes()
-    # Seed 1 stood second beside seed 0, and first beside seed 2.
+    # Seed 1 is second next to seed 0, and first next to seed 2.
     assert evaluations(first, 1) == evaluations(shifted, 1)
     assert (first / "policy/seed1.safetensors").read_bytes() == (shifted / "policy/seed1.safetensors").read_bytes()

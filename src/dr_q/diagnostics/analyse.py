@@ -24,8 +24,8 @@ from dr_q.learner import LearnerSpec, saving
 from dr_q.networks import Encoder
 from dr_q.report.analyses import AgeBucket, Embedding, Information, Measure, Origin, Priorities
 from dr_q.report.results import preset_of
-from dr_q.run_folder import Checkpoints, policy_record, read_run, spaces_of
-from dr_q.spaces import Spaces
+from dr_q.run_folder import Checkpoints, policy_record, read_run
+from dr_q.spaces import Spaces, spaces_from_json
 
 SAMPLES = 5_000
 """Transitions in a t-SNE figure (App. E.3)."""
@@ -92,16 +92,16 @@ class OneStep(NamedTuple):
 
 def open_run(folder: Path) -> SavedRun:
     """A run's folder; RunFolderError where it is none, or has no checkpoint."""
-    record = read_run(folder)
+    record = read_run(folder, "seeds", "agent_steps")
     checkpoints = Checkpoints(folder, record.info["seeds"])
     if not checkpoints.steps():
         advice = f"resume it: dr-q train --resume {folder}"
         if record.info["agent_steps"] > 0 and not checkpoints.folder.exists():
             advice = "they were removed; take them from a backup, or train again"
         raise RunFolderError(f"{folder} has no checkpoint, which analyses read; {advice}")
-    policy = policy_record(folder)
+    spaces = spaces_from_json(policy_record(folder)["spaces"])
     settings, seeds = record.info["settings"], record.info["seeds"]
-    return SavedRun(folder, settings, preset_of(record), seeds, spaces_of(policy), checkpoints)
+    return SavedRun(folder, settings, preset_of(record), seeds, spaces, checkpoints)
 
 
 def chosen_step(run: SavedRun, at: int | None) -> int:

@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from dr_q.envs import Pool, ProcessPool, Source, open_pool
+from dr_q.envs import Pool, ProcessPool
 from dr_q.learner import Learner
 from dr_q.settings import EVAL_EPISODES, EVAL_EVERY, Settings
 from dr_q.training.evaluate import Evaluator
-from dr_q.training.loop import evaluation_pool, keep_compiled_programs
+from dr_q.training.loop import evaluation_pool, keep_compiled_programs, training_pool
 from dr_q.training.plan import plan_for
-from dr_q.training.step import Clock, Stepper
+from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 
 EXPLORE = 1_000
@@ -58,7 +58,7 @@ class Figures:
         rows: list[tuple[str, str]] = [
             ("seed-steps/s, after exploration, evaluation apart", f"**{self.seed_steps_per_s:,.0f}**"),
             ("agent step of all seeds", f"{self.step:.3f} ms"),
-            *((f"- of it {_PART_NAMES[name]}", f"{value:.3f} ms") for name, value in self.parts.items()),
+            *((f"- of it {PARTS[name]}", f"{value:.3f} ms") for name, value in self.parts.items()),
             ("encoder update on the device", f"{self.encoder_update:.3f} ms"),
             ("critic + actor update on the device", f"{self.rl_update:.3f} ms"),
             ("outcome to the device, actions back", f"{self.action:.3f} ms"),
@@ -80,14 +80,6 @@ class Figures:
         return f"{head}\n\n| what | measured |\n|---|---|\n{table}\n\n{machine}"
 
 
-_PART_NAMES = {
-    "dispatch": "dispatching the next actions",
-    "act": "waiting for actions",
-    "simulate": "waiting for simulators",
-    "update": "waiting for the update's dispatch",
-}
-
-
 def bench(
     settings: Settings,
     steps: int,
@@ -98,11 +90,9 @@ def bench(
 ) -> Figures:
     """Measure `steps` agent steps, rounded up to whole target periods."""
     keep_compiled_programs()
-    if in_process is None:
-        in_process = settings.seeds == 1
     period = settings.config.target_period
     steps = -(-steps // period) * period
-    pool = open_pool(Source(settings.task), settings.seed_list, settings.eval_episodes, in_process=in_process)
+    pool = training_pool(settings, in_process)
     stepper = None
     try:
         plan = plan_for(settings, pool.spec)

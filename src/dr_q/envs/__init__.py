@@ -8,48 +8,30 @@ from dr_q.envs.rendering import choose_backend
 choose_backend()  # MuJoCo chooses when it is imported, which any environment may do
 
 # Not its function `families`, which would hide the folder of that name.
-from dr_q.envs.families import (
-    EnvFactory,
-    canonical,
-    default_steps,
-    find_family,
-    known_tasks,
-    make_env,
-    suite_tasks,
-    suites,
-)
+from dr_q.envs.families import canonical, default_steps, known_tasks, make_env, suite_tasks, suites
 from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, Family, UnknownIdError
-from dr_q.envs.noisy import NOISE_DIMS, NoisyState
-from dr_q.envs.processes.packet import PacketLayout, PacketPart, Transitions
-from dr_q.envs.processes.pool import InProcessPool, Pool, ProcessPool, Source, cores, open_pool
+from dr_q.envs.noisy import NOISE_DIMS
+from dr_q.envs.processes.packet import PacketLayout, Transitions
+from dr_q.envs.processes.pool import Pool, ProcessPool, Source, cores, open_pool
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
-from dr_q.kit import EnvError, TaskError, WorkerError
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
     "NOISE_DIMS",
     "Env",
-    "EnvError",
-    "EnvFactory",
     "EnvSpec",
     "Family",
-    "InProcessPool",
-    "NoisyState",
     "PacketLayout",
-    "PacketPart",
     "Pool",
     "ProcessPool",
     "Source",
     "Step",
-    "TaskError",
     "Transitions",
     "UnknownIdError",
-    "WorkerError",
     "canonical",
     "cores",
     "default_steps",
-    "find_family",
     "known_tasks",
     "make_env",
     "open_pool",

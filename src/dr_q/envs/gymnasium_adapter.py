@@ -39,17 +39,22 @@ class GymEnv:
         except (Exception, SystemExit) as error:  # anything may go wrong in other people's code
             raise TaskError(f"{name} cannot be made: {failure(error)}") from error
         self._name = name
-        _take(self._env, name)
-        actions = _continuous_actions(box, name)
+        _check_not_in_use(self._env, name)
+        try:
+            actions, image = _continuous_actions(box, name), _image(self._space, name)
+            obs = ObsSpec.single(image or _vector(self._space, name))
+        except TaskError:
+            self.close()
+            raise
         self._scale = ActionScale(actions)
         self._action_shape = box.shape
-        image = _image(self._space, name)
         self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
         self.spec = EnvSpec(
-            Spaces(ObsSpec.single(image or _vector(self._space, name)), actions),
+            Spaces(obs, actions),
             episode_length=_episode_length(self._env),
             step_seconds=_step_seconds(self._env),
         )
+        _IN_USE[id(self._env.unwrapped)] = self._env.unwrapped
 
     def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode."""
@@ -134,14 +139,13 @@ _IN_USE: "weakref.WeakValueDictionary[int, gymnasium.Env]" = weakref.WeakValueDi
 """The environments of this process that are not closed yet, by identity."""
 
 
-def _take(env: gymnasium.Env, name: str) -> None:
+def _check_not_in_use(env: gymnasium.Env, name: str) -> None:
     """Refuse an environment that is in use: one object cannot play two episodes."""
     if id(env.unwrapped) in _IN_USE:
         raise TaskError(
             f"{name} gave the same environment twice; each call must make a new one, because training and every "
             "evaluation episode need their own"
         )
-    _IN_USE[id(env.unwrapped)] = env.unwrapped
 
 
 def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:

@@ -19,6 +19,7 @@ class NoisyState:
     def __init__(self, env: Env, dims: int = NOISE_DIMS, std: float = NOISE_STD):
         (name, part), *others = env.spec.obs.parts
         if others or not isinstance(part, Vector) or part.stack > 1:
+            env.close()
             parts = ", ".join(f"{name} {part.shape}" for name, part in env.spec.obs.parts)
             raise TaskError(f"noise can be appended to state vectors only; this task's observations are {parts}")
         self._env, self._part, self._dims, self._std = env, name, dims, std

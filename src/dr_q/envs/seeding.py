@@ -1,7 +1,7 @@
 """Random streams of a run, independent of each other and of other seeds' (D5).
 
 A stream is named by what it is for and where in the run it is; nothing is drawn from a shared generator, so a run can
-be taken up at any step.
+be resumed at any step.
 """
 
 import numpy as np

@@ -6,29 +6,25 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dr_q.kit import ConfigError, RunFolderError
+from dr_q.kit import ConfigError, RunFolderError, spelled
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.policy import load
 from dr_q.policies.watch import evaluate_policy, returns_text
 from dr_q.report import read_results
 from dr_q.report.results import changes_of, train_command
 from dr_q.run_folder import (
+    check_new_folder,
     policy_file,
     policy_record,
     read_policy_weights,
     read_run_json,
     run_of_policy,
-    spaces_of,
     write_policies,
 )
 from dr_q.settings import callable_name
-from dr_q.spaces import Image
+from dr_q.spaces import Image, spaces_from_json
 
 Precision = Literal["float16", "float32"]
-_WRITTEN_ANEW = (
-    *("seeds", "best_seed", "training", "format", "spaces"),
-    *("obs_shape", "history", "action_low", "action_high", "obs_parts", "action_shape"),  # format 1
-)
 
 
 class Exported(NamedTuple):
@@ -46,35 +42,33 @@ def export_policy(
     path: Path, out: Path, seed: int | None = None, precision: Precision = "float16", episodes: int = 10
 ) -> Exported:
     """Write a run's policy to a folder of its own, with a model card; evaluate it as it was written."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunFolderError(f"{out} is not empty; choose another --out, a new or empty folder")
+    check_new_folder(out)
     record = policy_record(path)
     if episodes and callable_name(record["task"]):
         raise ConfigError(
             f"{record['task']} can only be made by your own code, so it cannot be evaluated here; add --episodes 0"
         )
     file, seed = policy_file(path, record, seed)
-    whole = read_policy_weights(file, record)
+    whole, spaces = read_policy_weights(file, record), spaces_from_json(record["spaces"])
     with np.errstate(over="ignore"):  # it is said below, in words
         weights = {name: x.astype(precision) for name, x in whole.items()}
     for name, x in weights.items():
         if not np.isfinite(whole[name]).all():
             raise RunFolderError(
-                f"seed {seed} has diverged: {name} of {file} is NaN or infinite; choose another --seed"
+                f"seed {seed} has diverged: {name} of {file} is NaN or infinite; choose another {spelled('seed')}"
             )
         if not np.isfinite(x).all():
-            raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use --precision float32")
-    training = _training(path, seed, record["agent_steps"]) or record.get("training")
-    kept = {name: value for name, value in record.items() if name not in _WRITTEN_ANEW}
-    kept |= {"training": training} if training else {}
+            raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use {spelled('precision')} float32")
+    training = _training(path, seed, record["agent_steps"])
+    record |= {"training": training} if training else {}
     of_seeds = load(path, seed).returns  # refuses weights of another version
     part = out.resolve().with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
     shutil.rmtree(part, ignore_errors=True)
     try:
-        write_policies(part, spaces_of(record), {**kept, "best_seed": seed, "seeds": [seed]}, {seed: weights})
+        write_policies(part, spaces, {**record, "best_seed": seed, "seeds": [seed]}, {seed: weights})
         returns = evaluate_policy(part, seed, episodes)[1] if episodes else None
         size = (part / file.name).stat().st_size
-        (part / "README.md").write_text(_card(record | kept, seed, of_seeds, precision, size, returns))
+        (part / "README.md").write_text(_card(record, seed, of_seeds, precision, size, returns))
         part.replace(out)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -151,7 +145,7 @@ def _card(
 
 
 def _use(record: dict[str, Any]) -> list[str]:
-    part = spaces_of(record).obs.parts[0][1]
+    part = spaces_from_json(record["spaces"]).obs.parts[0][1]
     if not isinstance(part, Image):
         return [f"action = policy.act(obs)  # observations {part.shape}, actions in the environment's units"]
     image = (part.height, part.width, part.channels)

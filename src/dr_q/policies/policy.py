@@ -12,8 +12,8 @@ from dr_q import agent as drq
 from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.config import config_from_json
 from dr_q.kit import TaskError
-from dr_q.run_folder import POLICY_FOLDER, policy_file, policy_record, read_policy_weights, spaces_of, write_policies
-from dr_q.spaces import ActionScale, ContinuousActions, Image, Part, Spaces, Vector
+from dr_q.run_folder import POLICY_FOLDER, policy_file, policy_record, read_policy_weights, write_policies
+from dr_q.spaces import ActionScale, ContinuousActions, Image, Part, Spaces, Vector, spaces_from_json
 
 _act = jax.jit(lambda networks, obs: networks(obs))
 
@@ -28,14 +28,13 @@ class Policy:
 
     def __init__(self, networks: drq.PolicyNetworks, record: Mapping[str, Any], seed: int):
         self._networks = networks
-        self.spaces: Spaces = spaces_of(record)
+        self.spaces: Spaces = spaces_from_json(record["spaces"])
         """What it observes, and how it acts."""
         action = self.spaces.action
         if not isinstance(action, ContinuousActions):
             raise TaskError("this policy has discrete actions, which this version cannot act in")
         self._scale = ActionScale(action)
         self._action_shape = (action.dim,) if action.shape is None else action.shape
-        self._knows_fields = "spaces" in record or "obs_parts" in record  # older versions did not write them
         self.task: str = record["task"]
         """What it was trained on."""
         self.seed = seed
@@ -100,7 +99,7 @@ class Policy:
     def _hint(self) -> str:
         if self.stack > 1:
             return f"; of images the last {self.stack}, channels first: policy.episode().act(image) stacks them"
-        if not self._knows_fields:
+        if isinstance(part := self._single[1], Vector) and not part.fields:
             return "; of a Dict or a matrix give gymnasium.spaces.flatten(env.observation_space, obs)"
         return ""
 
@@ -172,7 +171,7 @@ def load(path: str | Path, seed: int | None = None) -> Policy:
     """
     record = policy_record(path)
     file, seed = policy_file(path, record, seed)
-    config, spaces = config_from_json(record["config"]), spaces_of(record)
+    config, spaces = config_from_json(record["config"]), spaces_from_json(record["spaces"])
     template = jax.eval_shape(lambda: drq.init_networks(config, spaces, jax.random.key(0)).policy)
     networks = fill_tree(template, read_policy_weights(file, record), str(file))
     return Policy(jax.tree.map(jax.numpy.asarray, networks), record, seed)

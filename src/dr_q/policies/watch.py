@@ -10,8 +10,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from dr_q.envs import Env, make_env, stream_seed
-from dr_q.kit import ConfigError, MissingPackageError, TaskError, ToolError
+from dr_q.envs import Env, Step, make_env, stream_seed
+from dr_q.kit import ConfigError, MissingPackageError, TaskError, ToolError, spelled
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.episodes import check_length
 from dr_q.policies.policy import Policy, load
@@ -51,7 +51,7 @@ def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: li
 def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:
     """Returns of episodes that no evaluation while training had: by those its seed may have been chosen."""
     if episodes < 1:
-        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+        raise ConfigError(f"{spelled('episodes')} must be at least 1, got {episodes}")
     policy = load(path, seed)
     env = environment_of(policy)
     try:
@@ -83,13 +83,21 @@ def _act_of(policy: Policy) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
 
 
 def _episode(env: Env, seed: int, act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> float:
-    obs, total, running, steps = env.reset(seed), 0.0, True, 0
-    while running:
-        steps += 1
-        check_length(env.spec, steps)
-        step = env.step(act(obs))
-        obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
+    total = 0.0
+    for step in _steps(env, env.reset(seed), act):
+        total += step.reward
     return total
+
+
+def _steps(env: Env, obs: dict[str, np.ndarray], act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> Iterator[Step]:
+    """Play an episode from its first observation."""
+    running, count = True, 0
+    while running:
+        count += 1
+        check_length(env.spec, count)
+        step = env.step(act(obs))
+        obs, running = step.obs, not (step.terminated or step.truncated)
+        yield step
 
 
 class Recorded(NamedTuple):
@@ -127,25 +135,22 @@ def record_video(
             "a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'"
         ) from error
     if out.suffix.lower() != ".mp4":
-        raise ConfigError(f"--out {out} is not an MP4 file's name; end it in .mp4")
+        raise ConfigError(f"{spelled('out')} {out} is not an MP4 file's name; end it in .mp4")
     policy = load(path, seed)
     env = environment_of(policy, render=True)
     every, rate = frame_schedule(env.spec.step_seconds)
     most = "" if env.spec.episode_length is None else f" of {env.spec.episode_length:,} at most"
-    act = _act_of(policy)
-    total, running, steps, frames, said = 0.0, True, 0, 1, time.monotonic()
+    total, steps, frames, said = 0.0, 0, 1, time.monotonic()
     try:
         obs = env.reset(stream_seed(policy.seed, "video", policy.agent_steps))
         frame = env.render(size)
         out.parent.mkdir(parents=True, exist_ok=True)
         with _encoder(imageio_ffmpeg.get_ffmpeg_exe(), out, frame.shape[1], frame.shape[0], rate) as pipe:
             pipe.write(frame.tobytes())
-            while running:
-                step = env.step(act(obs))
-                obs, total, running = step.obs, total + step.reward, not (step.terminated or step.truncated)
+            for step in _steps(env, obs, _act_of(policy)):
+                total += step.reward
                 steps += 1
-                check_length(env.spec, steps)
-                if steps % every == 0 or not running:
+                if steps % every == 0 or step.terminated or step.truncated:
                     pipe.write(env.render(size).tobytes())
                     frames += 1
                 if time.monotonic() - said > SECONDS_BETWEEN_LINES:

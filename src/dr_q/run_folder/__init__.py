@@ -12,7 +12,7 @@ RUN/run.json        status, settings, versions            (record.py)
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.checkpoints import Checkpoint, Checkpoints, Chunk, StoredCheckpoint, checkpoint_steps
 from dr_q.run_folder.find import find_runs, is_run, run_of_policy, runs_without_evaluations
-from dr_q.run_folder.formats import FORMAT, spaces_of, upgrade_weights
+from dr_q.run_folder.formats import FORMAT
 from dr_q.run_folder.lock import lock_run_folder
 from dr_q.run_folder.policies import (
     POLICY_FOLDER,
@@ -32,7 +32,6 @@ from dr_q.run_folder.record import (
 )
 from dr_q.run_folder.source import source_digest
 from dr_q.run_folder.tables import (
-    EVAL_COLUMNS,
     Evaluation,
     RunTables,
     evaluation_rows,
@@ -44,7 +43,6 @@ from dr_q.run_folder.tables import (
 )
 
 __all__ = [
-    "EVAL_COLUMNS",
     "FORMAT",
     "POLICY_FOLDER",
     "Checkpoint",
@@ -75,9 +73,7 @@ __all__ = [
     "runs_without_evaluations",
     "seed_steps_per_s",
     "source_digest",
-    "spaces_of",
     "tensorboard_folder",
-    "upgrade_weights",
     "wandb_id",
     "write_arrays",
     "write_policies",

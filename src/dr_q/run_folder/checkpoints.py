@@ -20,7 +20,15 @@ import numpy as np
 
 from dr_q.kit import DamagedFileError, sync_folder, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
-from dr_q.run_folder.formats import FORMAT, check_format, upgrade_chunk, upgrade_replay, upgrade_step, upgrade_weights
+from dr_q.run_folder.formats import (
+    FORMAT,
+    check_format,
+    upgrade_chunk,
+    upgrade_index,
+    upgrade_replay,
+    upgrade_step,
+    upgrade_weights,
+)
 
 Arrays = dict[str, np.ndarray]
 _INDEX, _AGENTS, _REPLAY, _EPISODES = (
@@ -29,6 +37,7 @@ _INDEX, _AGENTS, _REPLAY, _EPISODES = (
     "replay.safetensors",
     "episodes.safetensors",
 )
+_NEEDED = ("agent_steps", "seeds", "capacity", "episodes", "chunks", "encoder_metrics")
 
 
 class Chunk(NamedTuple):
@@ -73,15 +82,12 @@ class StoredCheckpoint:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._record = _read_index(folder)
-        self._version: int = check_format(self._record, folder)
+        self._record, self._version = _read_index(folder)
         self.agent_steps: int = self._record["agent_steps"]
         self.seeds: list[int] = self._record["seeds"]
         self.capacity: int = self._record["capacity"]
         """Slots of each replay."""
-        self.encoder_metrics: dict[str, list[float]] | None = self._record.get(
-            "encoder_metrics", self._record.get("encoder_seen")
-        )
+        self.encoder_metrics: dict[str, list[float]] | None = self._record["encoder_metrics"]
 
     def agents(self) -> Arrays:
         """All seeds' networks, targets and optimisers."""
@@ -89,9 +95,7 @@ class StoredCheckpoint:
 
     def replay(self) -> Arrays:
         """All seeds' replays but for what is in chunks; filled rows only."""
-        arrays = upgrade_replay(read_arrays(self.folder / _REPLAY), self._version)
-        # What a format did not have yet starts at 0.
-        return {"empty_draws": np.zeros(len(self.seeds), np.int32), **arrays}
+        return upgrade_replay(read_arrays(self.folder / _REPLAY), self._version)
 
     def chunks(self, seed: int, replay: Arrays) -> Iterator[tuple[int, Arrays]]:
         """First slot and arrays of each chunk of a seed; `replay` is what `replay()` gave."""
@@ -99,8 +103,7 @@ class StoredCheckpoint:
         for name in self._record["chunks"][row]:
             start = int(name.split("-")[0])
             arrays = read_arrays(_chunk_folder(self.folder.parent, seed) / f"{name}.safetensors")
-            priority = replay["sampling.priority"][row].reshape(-1)[start:] if self._version == 1 else np.zeros(0)
-            yield start, upgrade_chunk(arrays, priority, self._version)
+            yield start, upgrade_chunk(arrays, replay, row, start, self._version)
 
     def step(self) -> tuple[Arrays, np.ndarray, list[tuple[int, np.ndarray]]]:
         """The pending transitions, the packet of their outcome, and each seed's open episode."""
@@ -149,8 +152,6 @@ class Checkpoints:
         }
         sync_folder(self.folder / "replay")
         write_text(part / _INDEX, json.dumps(record, indent=1) + "\n")
-        if final.exists():  # the same step again, after a resume
-            shutil.rmtree(final)
         part.replace(final)
         sync_folder(self.folder)
         for old in self.steps()[: -self._keep]:
@@ -200,12 +201,17 @@ def _chunk_folder(checkpoints: Path, seed: int) -> Path:
     return checkpoints / "replay" / f"seed{seed}"
 
 
-def _read_index(folder: Path) -> dict[str, Any]:
+def _read_index(folder: Path) -> tuple[dict[str, Any], int]:
+    """What checkpoint.json says, as of this format, and its own, which is checked first: a newer one differs."""
     try:
         record = json.loads((folder / _INDEX).read_text())
     except (OSError, ValueError):
-        raise DamagedFileError(f"{folder / _INDEX} cannot be read") from None
-    missing = [name for name in ("agent_steps", "seeds", "capacity", "episodes", "chunks") if name not in record]
+        record = None
+    if not isinstance(record, dict):
+        raise DamagedFileError(f"{folder / _INDEX} cannot be read")
+    version = check_format(record, folder / _INDEX)
+    record = upgrade_index(record, version)
+    missing = [name for name in _NEEDED if name not in record]
     if missing:
         raise DamagedFileError(f"{folder / _INDEX} is damaged: it has no {missing[0]}")
-    return record
+    return record, version

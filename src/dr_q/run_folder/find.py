@@ -22,7 +22,7 @@ def run_of_policy(path: Path) -> Path | None:
 
 
 def find_runs(path: str | Path) -> list[Path]:
-    """The runs with evaluations in a folder or under it; RunFolderError where there is no run."""
+    """The run in a folder, or those under it that have evaluations; RunFolderError where there is no run."""
     path = Path(path)
     if path.is_file():
         raise RunFolderError(f"{path} is a file; give a run's folder or a folder of runs")
@@ -32,7 +32,7 @@ def find_runs(path: str | Path) -> list[Path]:
         return [path]
     runs = sorted(file.parent for file in path.rglob(RUN_JSON))
     if not runs:
-        raise RunFolderError(f"{path} holds no run: no run.json in it or under it; give the --out folder of dr-q train")
+        raise RunFolderError(f"{path} holds no run: no run.json in it or under it; give a folder that runs are in")
     return [run for run in runs if (run / EVALS).exists()]
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from dr_q.kit import RunFolderError
-from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Part, Spaces, Vector, spaces_from_json
+from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Part, Spaces, Vector, spaces_to_json
 
 FORMAT = 2
 """Of what this version writes; `format` in checkpoint.json and policy.json, 1 where it is missing."""
 
 _SAMPLING = ("priority", "row_sums", "group_sums", "max_priority")
 _RENAMED = {"floor_slot": "watch_slot"}
+_SPACES = ("obs_shape", "history", "obs_parts", "action_low", "action_high", "action_shape")
 
 
 def check_format(record: Mapping[str, Any], path: Path) -> int:
@@ -30,6 +31,30 @@ def check_format(record: Mapping[str, Any], path: Path) -> int:
     return version
 
 
+def upgrade_index(record: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """What checkpoint.json says."""
+    if version >= 2:
+        return dict(record)
+    return {**record, "encoder_metrics": record.get("encoder_seen")}
+
+
+def upgrade_policy_record(record: Mapping[str, Any], version: int) -> dict[str, Any]:
+    """What policy.json says; its `format` stays that of the weights. KeyError, TypeError or the like if damaged."""
+    if version >= 2:
+        return dict(record)
+    shape, stack = record["obs_shape"], record["history"]
+    if len(shape) == 3:
+        part: Part = Image(shape[0] // stack, shape[1], shape[2], stack)
+    else:
+        fields = tuple((key, tuple(own)) for key, own in record.get("obs_parts", ()))
+        part = Vector(shape[0], fields=fields)
+    low, high = (tuple(map(float, record[name])) for name in ("action_low", "action_high"))
+    own = record.get("action_shape")
+    spaces = Spaces(ObsSpec.single(part), ContinuousActions(low, high, None if own is None else tuple(own)))
+    kept = {name: value for name, value in record.items() if name not in _SPACES}
+    return {**kept, "spaces": spaces_to_json(spaces)}
+
+
 def upgrade_weights(arrays: Mapping[str, np.ndarray], version: int) -> dict[str, np.ndarray]:
     """Weights of agents or policies: the state encoder has branches by part of the observation."""
     if version >= 2:
@@ -39,10 +64,10 @@ def upgrade_weights(arrays: Mapping[str, np.ndarray], version: int) -> dict[str,
 
 
 def upgrade_replay(arrays: Mapping[str, np.ndarray], version: int) -> dict[str, np.ndarray]:
-    """What replay.safetensors holds: storage and sampler are apart."""
+    """What replay.safetensors holds: storage and sampler are apart, and draws from nothing are counted."""
     if version >= 2:
         return dict(arrays)
-    upgraded = {}
+    upgraded = {"empty_draws": np.zeros(len(next(iter(arrays.values()), ())), np.int32)}
     for name, x in arrays.items():
         first, *rest = name.split(".")
         room = "sampling" if first in _SAMPLING else "storage"
@@ -50,10 +75,21 @@ def upgrade_replay(arrays: Mapping[str, np.ndarray], version: int) -> dict[str, 
     return upgraded
 
 
-def upgrade_chunk(arrays: Mapping[str, np.ndarray], priority: np.ndarray, version: int) -> dict[str, np.ndarray]:
-    """A chunk of transitions; `priority` is that of its slots, by which final observations were known."""
+def upgrade_chunk(
+    arrays: Mapping[str, np.ndarray], replay: Mapping[str, np.ndarray], row: int, start: int, version: int
+) -> dict[str, np.ndarray]:
+    """A chunk of transitions; final observations were known by the priorities of their slots.
+
+    Args:
+        arrays: What the chunk's file holds.
+        replay: What `upgrade_replay` gave.
+        row: The seed's in it.
+        start: The chunk's first slot.
+        version: Its format.
+    """
     if version >= 2:
         return dict(arrays)
+    priority = replay["sampling.priority"][row].reshape(-1)[start:]
     upgraded = {f"obs.{SINGLE}" if name == "obs" else name: x for name, x in arrays.items()}
     return {**upgraded, "is_transition": priority[: len(arrays["reward"])] > 0}
 
@@ -63,22 +99,3 @@ def upgrade_step(arrays: Mapping[str, np.ndarray], version: int) -> dict[str, np
     if version >= 2:
         return dict(arrays)
     return {f"frame.{SINGLE}" if name == "frame" else name: x for name, x in arrays.items()}
-
-
-def spaces_of(record: Mapping[str, Any]) -> Spaces:
-    """What policy.json says of observations and actions; KeyError, TypeError or ValueError where it is damaged."""
-    if "spaces" in record:
-        return spaces_from_json(record["spaces"])
-    shape, stack = tuple(record["obs_shape"]), record["history"]
-    if len(shape) == 3:
-        part: Part = Image(shape[0] // stack, shape[1], shape[2], stack)
-    else:
-        fields = tuple((key, tuple(own)) for key, own in record.get("obs_parts", ()))
-        part = Vector(shape[0], fields=fields)
-    own = record.get("action_shape")
-    action = ContinuousActions(
-        tuple(map(float, record["action_low"])),
-        tuple(map(float, record["action_high"])),
-        None if own is None else tuple(own),
-    )
-    return Spaces(ObsSpec.single(part), action)

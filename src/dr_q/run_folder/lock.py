@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dr_q.kit import RunFolderError, try_lock
+from dr_q.kit import RunFolderError, spelled, try_lock
 
 
 @contextlib.contextmanager
@@ -21,7 +21,8 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
     try:
         if not try_lock(handle):
             raise RunFolderError(
-                f"{folder} is being trained by another process; wait for it or stop it, or choose another --out"
+                f"{folder} is being trained by another process; wait for it or stop it, or choose another "
+                f"{spelled('out')}"
             )
         try:
             yield

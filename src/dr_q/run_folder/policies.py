@@ -9,8 +9,8 @@ import numpy as np
 
 from dr_q.kit import DamagedFileError, RunFolderError, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
-from dr_q.run_folder.formats import FORMAT, check_format, spaces_of, upgrade_weights
-from dr_q.spaces import Spaces, spaces_to_json
+from dr_q.run_folder.formats import FORMAT, check_format, upgrade_policy_record, upgrade_weights
+from dr_q.spaces import Spaces, spaces_from_json, spaces_to_json
 
 POLICY_FOLDER = "policy"
 """In a run's folder."""
@@ -38,21 +38,23 @@ def write_policies(
 
 
 def policy_record(path: str | Path) -> dict[str, Any]:
-    """What a run's folder, or its `policy` folder, says of its policies."""
+    """What a run's folder, or its `policy` folder, says of its policies, as of this format but for `format` itself."""
     file = _policy_folder(path) / _RECORD
     try:
         record = json.loads(file.read_text())
     except ValueError:
         record = {}
-    missing = [name for name in _NEEDED if not isinstance(record, dict) or name not in record]
+    record = record if isinstance(record, dict) else {}
+    version = check_format(record, file)  # first: a newer one may have other fields
+    missing = [name for name in _NEEDED if name not in record]
     try:
         if not missing:
-            spaces_of(record)
+            record = upgrade_policy_record(record, version)
+            spaces_from_json(record["spaces"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         missing = ["spaces"]
     if missing:
         raise DamagedFileError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
-    check_format(record, file)
     return record
 
 

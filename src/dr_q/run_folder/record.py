@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError, RunFolderError, write_text
+from dr_q.kit import DamagedFileError, RunFolderError, spelled, write_text
 from dr_q.run_folder.tables import EVALS, evaluation_rows
 
 RUN_JSON = "run.json"
@@ -22,15 +22,19 @@ class RunRecord(NamedTuple):
     """For each seed (agent_steps, mean return), in order."""
 
 
-def read_run(folder: str | Path) -> RunRecord:
+def read_run(folder: str | Path, *needed: str) -> RunRecord:
     """A run's folder.
+
+    Args:
+        folder: Where it is.
+        needed: What run.json must have besides its settings.
 
     Raises:
         RunFolderError: If it is none, or has no evaluation yet.
         DamagedFileError: If a file is not whole.
     """
     folder = Path(folder)
-    info = read_run_json(folder)
+    info = read_run_json(folder, *needed)
     if not (folder / EVALS).exists():
         raise RunFolderError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
     evaluations: dict[int, list[tuple[int, float]]] = {}
@@ -48,7 +52,7 @@ def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
     """
     path = Path(folder) / RUN_JSON
     if not path.exists():
-        raise RunFolderError(f"{folder} is not a run: it has no run.json; give the --out folder of dr-q train")
+        raise RunFolderError(f"{folder} is not a run: it has no run.json; give the folder that a run was trained in")
     try:
         info = json.loads(path.read_text())
     except ValueError:
@@ -65,9 +69,10 @@ def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
 def check_new_folder(out: Path) -> None:
     """Refuse a folder that holds anything."""
     if out.exists() and not out.is_dir():
-        raise RunFolderError(f"{out} is a file; choose another --out, a new or empty folder")
+        raise RunFolderError(f"{out} is a file; choose another {spelled('out')}, a new or empty folder")
     if out.exists() and any(out.iterdir()):
-        raise RunFolderError(f"{out} is not empty; choose another --out, or resume it: dr-q train --resume {out}")
+        other = f"or resume it: dr-q train --resume {out}" if (out / RUN_JSON).exists() else "a new or empty folder"
+        raise RunFolderError(f"{out} is not empty; choose another {spelled('out')}, {other}")
 
 
 def tensorboard_folder(folder: Path) -> Path:

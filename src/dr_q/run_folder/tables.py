@@ -1,6 +1,7 @@
 """evals.csv and metrics.csv: rows by seed and agent step, appended while a run trains."""
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -50,14 +51,23 @@ class RunTables:
             path = self.folder / name
             if not path.exists():
                 continue
-            header, *rows = path.read_text().splitlines() or [""]
+            text = path.read_text()
+            header, *rows = text[: text.rfind("\n") + 1].splitlines() or [""]
             if not header:  # killed before its first row was written
                 path.unlink()
                 continue
-            column = header.split(",").index("agent_steps")
-            width = header.count(",")
-            kept = [row for row in rows if row.count(",") == width and int(row.split(",")[column]) <= agent_steps]
-            write_text(path, "\n".join([header, *kept]) + "\n")
+            kept = [header]
+            columns = header.split(",")
+            for number, row in enumerate(rows, start=2):
+                values = row.split(",")
+                if len(values) != len(columns):
+                    continue
+                step = dict(zip(columns, values, strict=True)).get("agent_steps", "")
+                if not step.isdecimal():
+                    raise _damaged(path, number, f"agent_steps must be a whole number, got {step!r}")
+                if int(step) <= agent_steps:
+                    kept.append(row)
+            write_text(path, "\n".join(kept) + "\n")
 
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
         path = self.folder / name
@@ -88,38 +98,23 @@ class RunTables:
 def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     """The whole rows of evals.csv: a last line without an end is being written, or was when the run was killed."""
     path = folder / EVALS
-    rows = read_rows(path) if path.exists() else []
-    if rows and not path.read_bytes().endswith(b"\n"):
-        rows.pop()
+    rows = _whole_rows(path)
     for number, row in enumerate(rows, start=2):
-        damage = _damage(row)
-        if damage:
-            raise DamagedFileError(f"{path} is damaged in line {number}: {damage}; fix or remove that line")
+        _check_row(row, {"seed": int, "agent_steps": int, "return_mean": float}, path, number)
     return rows
-
-
-def _damage(row: dict[str, str]) -> str:
-    """What is wrong with a row of evals.csv; empty if nothing."""
-    if None in row or None in row.values():
-        return "it has too many or too few values"
-    for name, kind in (("seed", int), ("agent_steps", int), ("return_mean", float)):
-        try:
-            fine = math.isfinite(kind(row[name]))
-        except (KeyError, ValueError):
-            fine = False
-        if not fine:
-            return f"{name} must be a {'whole' if kind is int else 'finite'} number, got {row.get(name)!r}"
-    return ""
 
 
 def run_timing(folder: Path) -> dict[str, float]:
     """Milliseconds of an agent step of all seeds, by part, averaged over the run; empty where it logged none."""
     path = folder / METRICS
-    rows = read_rows(path) if path.exists() else []
-    # Every seed's row has the same times.
-    rows = list({row["agent_steps"]: row for row in rows}.values())
-    parts = [name for name in rows[0] if name.startswith("ms_")] if rows else []
-    return {part.removeprefix("ms_"): sum(float(row[part] or 0) for row in rows) / len(rows) for part in parts}
+    by_step: dict[int, dict[str, float]] = {}  # every seed's row has the same times
+    for number, row in enumerate(_whole_rows(path), start=2):
+        times = [name for name in row if name and name.startswith("ms_")]
+        _check_row(row, {"agent_steps": int, **{name: float for name in times if row[name]}}, path, number)
+        by_step[int(row["agent_steps"])] = {name: float(row[name] or 0) for name in times}
+    steps = list(by_step.values())
+    parts = steps[0] if steps else {}
+    return {part.removeprefix("ms_"): sum(times[part] for times in steps) / len(steps) for part in parts}
 
 
 def seed_steps_per_s(milliseconds: Iterable[float], seeds: int) -> float | None:
@@ -139,22 +134,54 @@ def last_metrics(folder: Path) -> list[dict[str, str]]:
 
 
 def _last_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of the newest agent step, whole ones only: the file may be written to meanwhile."""
+    """The rows of the newest agent step; a damaged line is no reason to stop."""
+    rows = [row for row in _whole_rows(path, _TAIL) if _has_every_value(row)]
+    rows = [row for row in rows if row.get("agent_steps", "").isdecimal() and all(map(_is_number, row.values()))]
+    return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
+
+
+def _whole_rows(path: Path, tail: int | None = None) -> list[dict[str, str]]:
+    """The rows of a file that may be growing: a last line without an end is being written, or was at a kill.
+
+    Args:
+        path: The file; one that is not there has no rows.
+        tail: Read only the header and that many bytes at the end.
+    """
     if not path.exists():
         return []
     with path.open("rb") as file:
         header = file.readline()
-        begin = max(len(header), file.seek(0, os.SEEK_END) - _TAIL)
+        size = file.seek(0, os.SEEK_END)
+        begin = len(header) if tail is None else max(len(header), size - tail)
         file.seek(begin)
-        tail = file.read()
-    lines = tail[: tail.rfind(b"\n") + 1].splitlines()
-    lines = lines[1:] if begin > len(header) else lines
-    columns = header.decode().strip().split(",")
-    split = [values for values in csv.reader(line.decode() for line in lines) if len(values) == len(columns)]
-    rows = [dict(zip(columns, values, strict=True)) for values in split]
-    rows = [row for row in rows if row.get("agent_steps", "").isdecimal()]
-    rows = [row for row in rows if all(map(_is_number, row.values()))]  # a damaged line is no reason to stop
-    return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
+        rest = file.read()
+    if begin > len(header):
+        rest = rest[rest.find(b"\n") + 1 :]
+    content = header + rest
+    return _parse(content[: content.rfind(b"\n") + 1], path)
+
+
+def _has_every_value(row: dict[str, str]) -> bool:
+    """Whether a row has as many values as there are columns."""
+    return None not in row and None not in row.values()
+
+
+def _check_row(row: dict[str, str], kinds: dict[str, type[int | float]], path: Path, line: int) -> None:
+    """Refuse a row of a file that has not as many values as columns, or lacks a number."""
+    if not _has_every_value(row):
+        raise _damaged(path, line, "it has too many or too few values")
+    for name, kind in kinds.items():
+        try:
+            fine = math.isfinite(kind(row[name]))
+        except (KeyError, ValueError):
+            fine = False
+        if not fine:
+            what = "whole" if kind is int else "finite"
+            raise _damaged(path, line, f"{name} must be a {what} number, got {row.get(name)!r}")
+
+
+def _damaged(path: Path, line: int, damage: str) -> DamagedFileError:
+    return DamagedFileError(f"{path} is damaged in line {line}: {damage}; fix or remove that line")
 
 
 def _is_number(text: str) -> bool:
@@ -168,8 +195,12 @@ def _is_number(text: str) -> bool:
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file."""
+    return _parse(path.read_bytes(), path)
+
+
+def _parse(content: bytes, path: Path) -> list[dict[str, str]]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # some programs begin a file with a mark
-            return list(csv.DictReader(file))
+        text = content.decode("utf-8-sig")  # some programs begin a file with a mark
+        return list(csv.DictReader(io.StringIO(text, newline="")))
     except UnicodeDecodeError:
         raise DamagedFileError(f"{path} is not a CSV file: it is not text") from None

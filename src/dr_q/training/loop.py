@@ -17,8 +17,8 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q.config import changed_settings
-from dr_q.envs import Pool, Source, Transitions, cores, open_pool
-from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError
+from dr_q.envs import Pool, ProcessPool, Source, Transitions, cores, open_pool
+from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError, spelled
 from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load, to_checkpoint
 from dr_q.policies import save_policies
@@ -96,13 +96,13 @@ def train(settings: Settings, folder: Path, options: Options, *, resume: bool = 
         check_new_folder(folder)
     with lock_run_folder(folder):
         if resume:
-            _check_nothing_is_lost(folder)
+            _check_nothing_is_lost(folder, settings.checkpoint_every)
         else:
             check_new_folder(folder)  # another process may have had it meanwhile
         return _train(settings, folder, options, resume=resume)
 
 
-def _check_nothing_is_lost(folder: Path) -> None:
+def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
     """Refuse to begin again where that would erase results.
 
     A run that was killed or failed before its first checkpoint may; one whose checkpoints are gone may not.
@@ -110,19 +110,17 @@ def _check_nothing_is_lost(folder: Path) -> None:
     if not is_run(folder):
         return
     info = read_run_json(folder, "status", "agent_steps", "seeds")
-    failed_early = info["agent_steps"] <= info["settings"]["checkpoint_every"] and info["status"] == "failed"
+    failed_early = info["agent_steps"] <= checkpoint_every and info["status"] == "failed"
     if info["agent_steps"] > 0 and not failed_early and not checkpoint_steps(folder):
         raise RunFolderError(
             f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
-            "be resumed; start a new run with another --out"
+            f"be resumed; start a new run with another {spelled('out')}"
         )
 
 
 def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
     keep_compiled_programs()
-    in_process = options.in_process if options.in_process is not None else settings.seeds == 1
-    source = Source(settings.task, settings.noise_dims)
-    pool = open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process)
+    pool = training_pool(settings, options.in_process)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
     run: _Run | None = None
 
@@ -132,7 +130,7 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
             for ends in (run.display, run.writers):
                 with contextlib.suppress(Exception):
                     ends.close()
-        if not in_process:
+        if isinstance(pool, ProcessPool):
             pool.close()
 
     try:
@@ -146,17 +144,22 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
         pool.close()
 
 
+def training_pool(settings: Settings, in_process: bool | None = None) -> Pool:
+    """Simulators to train on: in this process or, by default for several seeds, in a process for each."""
+    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process)
+
+
 def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
-    """How to open simulators for evaluating in the background, if that is wanted or, by default, worth it."""
+    """How to open simulators for evaluating in the background, if that is asked for or, by default, worth it."""
     if background is None:  # on the CPU the cores are busy learning; a caller's own environment may not travel
         named = isinstance(settings.task, str)
         background = named and jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
+    return (lambda: _pool(settings, in_process=False, spin=False)) if background else None
 
-    def open_now() -> Pool:
-        source = Source(settings.task, settings.noise_dims)
-        return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=False, spin=False)
 
-    return open_now if background else None
+def _pool(settings: Settings, *, in_process: bool, spin: bool | None = None) -> Pool:
+    source = Source(settings.task, settings.noise_dims)
+    return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process, spin=spin)
 
 
 class _Run:
@@ -194,19 +197,18 @@ class _Run:
             )
         self.evaluations: list[Evaluation] = []
         self.clock = Clock()
-        self.encoder_metrics: drq.EncoderMetrics | None = None
         self.learner = Learner(plan.spec, self.seeds)
         self.step = 0
         self.evaluated_at = -1
         self.diverged: set[int] = set()
-        arrived = self._resume() if resume else None
+        arrived, encoder_metrics = self._resume() if resume else (None, None)
         if resume:
             self.record.resume(self.step)
         if self.step == 0:
             self.learner.begin(pool.begin())
         self.display.say_on_device(f"compiled in {self.learner.compile():.0f} s")
         self.stepper = Stepper(self.learner, pool, self.clock, arrived, self._check_starts)
-        self.stepper.encoder_metrics = self.encoder_metrics
+        self.stepper.encoder_metrics = encoder_metrics
         self.logged_at = self.step
         self.evaluator = Evaluator(self.learner, self.seeds, settings.eval_episodes, for_evaluation, pool)
         # A run without a checkpoint begins again, with the evaluation at step 0.
@@ -214,7 +216,7 @@ class _Run:
         self.writers = MetricWriters(folder, settings, options.wandb, purge_from)
 
     def close(self) -> None:
-        """End what runs beside the loop."""
+        """End what runs next to the loop."""
         self.evaluator.close()
         self.stepper.close()
 
@@ -225,7 +227,7 @@ class _Run:
         limit = None if self.options.max_minutes is None else 60 * self.options.max_minutes
         self.record.write("running", self.step)
         self.display.start()
-        saved_at = self.step if self.evaluated_at >= 0 else -1
+        saved_at = self.step
         try:
             while True:
                 due = self.step % settings.eval_every == 0 or self.step == settings.steps
@@ -238,7 +240,7 @@ class _Run:
                 regular = self.step % settings.checkpoint_every == 0 and self.step > 0
                 if ends or regular:
                     self._take_evaluation(wait=True)  # a checkpoint has every evaluation up to it
-                if (ends or regular) and saved_at != self.step and self.step > 0:
+                if (ends or regular) and saved_at != self.step:
                     self._checkpoint()
                     saved_at = self.step
                 if ends:
@@ -283,7 +285,7 @@ class _Run:
             if self.pool.spec.obs.images and jax.default_backend() == "cpu":
                 self.display.say(
                     f"learning begins, with {self.config.target_period} encoder updates at once: from images on a CPU "
-                    "that may take many minutes (--batch-size and --target-period make it less)"
+                    f"that may take many minutes ({spelled('batch_size')} and {spelled('target_period')} make it less)"
                 )
             return
         what = f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
@@ -300,13 +302,11 @@ class _Run:
         empty = self.learner.empty_draws()
         if not empty.any():
             return
-        saved = self.checkpoints.steps()
-        checkpoints = f"the last checkpoint, of step {saved[-1]:,}, is good" if saved else "there is no checkpoint"
         raise TrainingError(
             f"by step {self.step:,} seed {self.seeds[int(np.argmax(empty))]} had no window of {self.config.horizon} "
             f"transitions left to learn from: its newer episodes are all truncated sooner, and older ones were "
-            f"overwritten; give longer episodes or a larger replay_capacity ({self.config.replay_capacity:,}); "
-            f"{checkpoints}"
+            f"overwritten; give longer episodes or a larger {spelled('replay_capacity')} "
+            f"({self.config.replay_capacity:,}); {self._last_checkpoint()}"
         )
 
     def _evaluate(self) -> None:
@@ -385,12 +385,14 @@ class _Run:
             self.display.say(f"seed {seed} has diverged: {lost[seed]} is NaN or infinite at step {self.step:,}")
         self.diverged |= lost.keys()
         if self.diverged == set(self.seeds):
-            saved = self.checkpoints.steps()
-            checkpoints = f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
             raise TrainingError(
                 f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is NaN or infinite): "
-                f"look for rewards or observations that are very large, and scale them; {checkpoints}"
+                f"look for rewards or observations that are very large, and scale them; {self._last_checkpoint()}"
             )
+
+    def _last_checkpoint(self) -> str:
+        saved = self.checkpoints.steps()
+        return f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
 
     def _checkpoint(self) -> None:
         self.clock.lap("other")
@@ -417,14 +419,14 @@ class _Run:
             return f"dr-q train --resume {self.folder}"
         return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r})"
 
-    def _resume(self) -> Transitions | None:
-        """Continue from the last checkpoint; what came of its last actions."""
+    def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
+        """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""
         self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
         steps = self.checkpoints.steps()
         if not steps:
             self.tables.drop_after(-1)
             self.display.say(f"{self.folder} has no checkpoint yet: from the beginning")
-            return None
+            return None, None
         saved = load(self.checkpoints, steps[-1], self.learner.spec)
         self.step = self.evaluated_at = saved.agent_steps
         self.tables.drop_after(self.step)
@@ -432,9 +434,8 @@ class _Run:
         if self.learner.frames is not None and saved.frames is not None:
             self.learner.frames.rings = saved.frames
         self.learner.restore(saved.states, saved.pending)
-        self.encoder_metrics = saved.encoder_metrics
         self.display.say(f"resumed at step {self.step:,}")
-        return arrived
+        return arrived, saved.encoder_metrics
 
     def _back_to(self, saved: Saved) -> Transitions:
         """Bring the simulators back to where they were."""

@@ -11,7 +11,7 @@ import jax
 
 from dr_q import replay as rp
 from dr_q.envs import EnvSpec
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, spelled
 from dr_q.learner import Device, LearnerSpec, Placement, SeedStates, init_states, root_keys
 from dr_q.networks import conv_outputs
 from dr_q.settings import Settings
@@ -24,7 +24,7 @@ _HOST_SHARE = 0.8
 """Of the machine's memory, what frames may take."""
 
 
-class Part(NamedTuple):
+class MemoryPart(NamedTuple):
     """Something that takes memory on each device, or in the host's."""
 
     what: str
@@ -51,15 +51,24 @@ class Plan:
 
     spec: LearnerSpec
     devices: int
-    parts: list[Part]
+    parts: list[MemoryPart]
     memory: Memory
+
+    @property
+    def on_device(self) -> int:
+        """Bytes on each device."""
+        return sum(part.size for part in self.parts if not part.on_host)
+
+    @property
+    def on_host(self) -> int:
+        """Bytes in host memory."""
+        return sum(part.size for part in self.parts if part.on_host)
 
     def lines(self) -> list[str]:
         """For people."""
-        on_device = sum(part.size for part in self.parts if not part.on_host)
         each = " each" if self.devices > 1 else ""
         where = self.memory.device if self.memory.shared else f"memory on {self.devices} x {self.memory.device}"
-        said = [f"{where}: {_gib(on_device)}{each} of {_gib(self.memory.device_bytes)}"]
+        said = [f"{where}: {_gib(self.on_device)}{each} of {_gib(self.memory.device_bytes)}"]
         for part in self.parts:
             where = f" in host memory, of {_gib(self.memory.host_bytes)}" if part.on_host else ""
             said.append(f"  {part.what}: {_gib(part.size)}{where}")
@@ -104,13 +113,12 @@ def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 
             return plan
 
     fitting = [c for c in (_largest(settings.seeds, devices, plan, host, least) for host in (False, True)) if c]
-    need = sum(part.size for part in plan.parts if not part.on_host) + _frames(plan)
-    advice = (
-        f"the largest that fits is --replay-capacity {max(fitting)}" if fitting else "not even the smallest replay fits"
-    )
+    largest = f"the largest that fits is {spelled('replay_capacity')} {max(fitting, default=0)}"
+    advice = largest if fitting else "not even the smallest replay fits"
     raise ConfigError(
-        f"{settings.seeds} seeds with {capacity:,} slots each need {_gib(need)}; there are {_gib(memory.device_bytes)} "
-        f"on {memory.device} and {_gib(memory.host_bytes)} in host memory; {advice}; or use fewer seeds or --steps"
+        f"{settings.seeds} seeds with {capacity:,} slots each need {_gib(plan.on_device + plan.on_host)}; there are "
+        f"{_gib(memory.device_bytes)} on {memory.device} and {_gib(memory.host_bytes)} in host memory; {advice}; "
+        f"or use fewer {spelled('seeds')} or {spelled('steps')}"
     )
 
 
@@ -126,15 +134,14 @@ def _plan(spec: LearnerSpec, seeds: int, devices: int, memory: Memory) -> Plan:
     agent, replay = jax.eval_shape(build)
     assert replay.storage.obs is not None
     frames = size(replay.storage.obs)
+    on_host = spec.frames_on_host
     parts = [
-        Part("networks and targets", here * size((agent.online, agent.target))),
-        Part("optimisers", here * size((agent.encoder_optimiser, agent.actor_optimiser, agent.critic_optimiser))),
-        Part(f"replay of {spec.capacity:,} slots: observations", here * frames, on_host=False),
-        Part("replay: all else", here * (size(replay) - frames)),
-        Part("workspace, about", here * _workspace(spec, size(agent.online.encoder))),
+        MemoryPart("networks and targets", here * size((agent.online, agent.target))),
+        MemoryPart("optimisers", here * size((agent.encoder_optimiser, agent.actor_optimiser, agent.critic_optimiser))),
+        MemoryPart(f"replay of {spec.capacity:,} slots: observations", (seeds if on_host else here) * frames, on_host),
+        MemoryPart("replay: all else", here * (size(replay) - frames)),
+        MemoryPart("workspace, about", here * _workspace(spec, size(agent.online.encoder))),
     ]
-    if spec.frames_on_host:
-        parts[2] = Part(parts[2].what, seeds * frames, on_host=True)
     return Plan(spec, devices, parts, memory)
 
 
@@ -150,15 +157,10 @@ def _workspace(spec: LearnerSpec, encoder_bytes: int) -> int:
 
 
 def _fits(plan: Plan) -> bool:
-    on_device = sum(part.size for part in plan.parts if not part.on_host)
-    on_host = _frames(plan)
-    if plan.memory.shared and on_device + on_host > _SHARED_SHARE * plan.memory.device_bytes:
+    memory = plan.memory
+    if memory.shared and plan.devices * plan.on_device + plan.on_host > _SHARED_SHARE * memory.host_bytes:
         return False
-    return on_device <= plan.memory.device_bytes and on_host <= _HOST_SHARE * plan.memory.host_bytes
-
-
-def _frames(plan: Plan) -> int:
-    return sum(part.size for part in plan.parts if part.on_host)
+    return plan.on_device <= memory.device_bytes and plan.on_host <= _HOST_SHARE * memory.host_bytes
 
 
 def _largest(seeds: int, devices: int, plan: Plan, on_host: bool, least: int) -> int | None:
@@ -189,5 +191,5 @@ def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = No
     devices = Placement(settings.seeds).devices
     memory = memory_of(devices[0])
     if device_memory is not None:
-        memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB), shared=False)
+        memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB))
     return make_plan(settings, spec, memory, len(devices))

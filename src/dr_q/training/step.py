@@ -34,8 +34,13 @@ class Clock:
         return taken
 
 
-PARTS = ("dispatch", "act", "simulate", "update")
-"""Dispatching the next actions; waiting for actions; waiting for simulators; waiting for the update's dispatch."""
+PARTS = {
+    "dispatch": "dispatching the next actions",
+    "act": "waiting for actions",
+    "simulate": "waiting for simulators",
+    "update": "waiting for the update's dispatch",
+}
+"""What the loop's thread does in a step."""
 
 
 class Stepper:

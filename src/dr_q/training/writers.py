@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import MissingPackageError
+from dr_q.kit import MissingPackageError, spelled
 from dr_q.run_folder import tensorboard_folder, wandb_id
 from dr_q.settings import Settings
 
@@ -21,7 +21,7 @@ class MetricWriters:
                 import wandb as library  # pyright: ignore[reportMissingImports]
             except ImportError as error:
                 raise MissingPackageError(
-                    "--wandb needs wandb, which is not installed: pip install 'dr-q[wandb]'"
+                    f"{spelled('wandb')} needs wandb, which is not installed: pip install 'dr-q[wandb]'"
                 ) from error
             named = {"project": "dr-q", "name": folder.name, "id": wandb_id(folder), "resume": "allow"}
             self._wandb = library.init(**named, dir=str(folder), config=settings.to_json())

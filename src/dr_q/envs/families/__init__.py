@@ -50,14 +50,6 @@ def families() -> dict[str, Family]:
     return found
 
 
-def find_family(prefix: str) -> Family:
-    """The family of a prefix; a `TaskError` names the families there are."""
-    if prefix not in families():
-        hint = did_you_mean(prefix, families())
-        raise TaskError(f"unknown family '{prefix}'{hint or ';'} families: {', '.join(families())}")
-    return families()[prefix]
-
-
 def known_tasks() -> dict[str, TaskInfo]:
     """Every task with a known suite and budget, by name: the paper's 73, then those of other families."""
     others = {task.name: task for family in families().values() for task in family.tasks}
@@ -143,7 +135,7 @@ def _from_name(name: str, render: bool) -> Env:
             other = f"; tasks are spelled {family.spelling}" if family.spelling else ""
             raise _unknown(name, did_you_mean(name, known or known_tasks()) or other, listed) from None
     if ":" in name:  # Gymnasium imports the module, which registers the environment
-        return find_family("gym").make(name, render)
+        return families()["gym"].make(name, render)
     spellings = ", ".join(family.spelling or f"{family.prefix}/ID" for family in families().values())
     raise _unknown(name, did_you_mean(name, known_tasks()) or f"; a task is {spellings} or module:Id", "dr-q tasks")
 

@@ -40,8 +40,6 @@ class Family:
     """How a task is spelled, for messages: `dmc/DOMAIN-TASK`."""
     agent_steps: int = DEFAULT_AGENT_STEPS
     """Budget of tasks that are not among `tasks`."""
-    action_repeat: int = 1
-    """Simulator frames for each agent step."""
     probe: str = ""
     """Task that `dr-q doctor` makes and resets; none if empty."""
     installed: Callable[[], bool] | None = None

@@ -148,7 +148,6 @@ FAMILY = Family(
     spelling="dmc/DOMAIN-TASK",
     tasks=paper_tasks_of("dmc"),
     make=lambda name, render: DmcEnv(name),
-    action_repeat=ACTION_REPEAT,
     probe="dmc/walker-run",
     install="pip install 'dm-control' 'mujoco<4'",
 )

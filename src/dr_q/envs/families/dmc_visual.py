@@ -1,7 +1,7 @@
 """DeepMind Control tasks in pixels: stacks of three 84 x 84 frames."""
 
 from dr_q.envs.families.base import Family, paper_tasks_of
-from dr_q.envs.families.dmc import ACTION_REPEAT, DmcEnv
+from dr_q.envs.families.dmc import DmcEnv
 
 FAMILY = Family(
     prefix="dmc-visual",
@@ -9,6 +9,5 @@ FAMILY = Family(
     spelling="dmc-visual/DOMAIN-TASK",
     tasks=paper_tasks_of("dmc-visual"),
     make=lambda name, render: DmcEnv(name, pixels=True),
-    action_repeat=ACTION_REPEAT,
     install="pip install 'dm-control' 'mujoco<4'",
 )

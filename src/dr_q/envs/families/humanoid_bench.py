@@ -34,10 +34,7 @@ STUBS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 # A plain `pip install git+...` is no way: setup.py leaves out the models and two of the package's own folders.
-INSTALL = (
-    "git clone https://github.com/carlosferrazza/humanoid-bench and then pip install --no-deps -e humanoid-bench, "
-    "or put the checkout on PYTHONPATH"
-)
+INSTALL = "git clone https://github.com/carlosferrazza/humanoid-bench && pip install --no-deps -e humanoid-bench"
 
 # Tasks write into these arrays of the model and never put them back: bookshelf_hard moves the markers of the places
 # to fill (and colours objects), maze colours its crossings.
@@ -160,7 +157,10 @@ def _load() -> list[str]:
             importlib.import_module(PACKAGE)
         sizes = importlib.import_module(f"{PACKAGE}.dmc_deps.dmc_sizes")
     except ImportError as error:
-        raise TaskError(f"HumanoidBench cannot be imported ({error}); it is on no registry: {INSTALL}") from error
+        raise TaskError(
+            f"HumanoidBench cannot be imported ({error}); it is on no registry: {INSTALL}; or put the checkout on "
+            "PYTHONPATH"
+        ) from error
     _drop_unknown_fields(sizes.array_sizes)
     return [name for name, spec in gymnasium.registry.items() if name.startswith("h1") and _is_ours(spec)]
 
@@ -228,9 +228,8 @@ FAMILY = Family(
     spelling="hbench/ROBOT-TASK-VERSION",
     tasks=paper_tasks_of("hbench"),
     make=lambda name, render: HumanoidBenchEnv(name),
-    action_repeat=ACTION_REPEAT,
     probe="hbench/h1-walk-v0",
     installed=installed,
-    install="git clone https://github.com/carlosferrazza/humanoid-bench && pip install --no-deps -e humanoid-bench",
+    install=INSTALL,
     source_folder=package_folder,
 )

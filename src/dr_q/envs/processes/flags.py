@@ -8,7 +8,7 @@ never be read before the counter was. `full_fence` ensures both on processors th
 import numpy as np
 
 from dr_q.envs.processes.fence import full_fence
-from dr_q.envs.processes.seed_envs import SharedArrays
+from dr_q.envs.processes.seed_envs import Command, SharedArrays
 
 ALL = slice(None)
 """Every seed."""
@@ -16,7 +16,7 @@ POLL_EVERY = 20e-6
 """Seconds between polls of the counters, on both sides."""
 
 
-def give_order(arrays: SharedArrays, command: int, which: slice = ALL) -> None:
+def give_order(arrays: SharedArrays, command: Command, which: slice = ALL) -> None:
     """Loop: tell workers to carry out a command, whose data is already written."""
     arrays.command[which] = command
     full_fence()

@@ -22,7 +22,7 @@ from dr_q.envs.families import EnvFactory, make_env
 from dr_q.envs.processes import flags
 from dr_q.envs.processes.channel import WorkerProcess
 from dr_q.envs.processes.packet import PacketLayout, Transitions
-from dr_q.envs.processes.seed_envs import SeedEnvs, SharedArrays
+from dr_q.envs.processes.seed_envs import Command, SeedEnvs, SharedArrays
 from dr_q.envs.protocol import Env, EnvSpec
 from dr_q.kit import TaskError
 
@@ -148,15 +148,15 @@ class InProcessPool(_WithArrays):
     """All simulators in this process, one after the other."""
 
     def __init__(self, source: Source, seeds: Sequence[int], eval_episodes: int):
-        self._seeds = [SeedEnvs(source.make, seed) for seed in seeds]
-        self.spec = self._seeds[0].spec
+        self._envs = [SeedEnvs(source.make, seed) for seed in seeds]
+        self.spec = self._envs[0].spec
         self._layout = PacketLayout(self.spec.obs)
         self._arrays = SharedArrays.allocate(self.spec, len(seeds), eval_episodes)
         self._rows = [self._arrays.row(i) for i in range(len(seeds))]
 
     def begin(self) -> Observations:
         """First observations."""
-        for envs, row in zip(self._seeds, self._rows, strict=True):
+        for envs, row in zip(self._envs, self._rows, strict=True):
             envs.begin(row)
         return self._obs()
 
@@ -166,42 +166,42 @@ class InProcessPool(_WithArrays):
 
     def receive(self) -> Transitions:
         """Step every simulator."""
-        for envs, row in zip(self._seeds, self._rows, strict=True):
+        for envs, row in zip(self._envs, self._rows, strict=True):
             envs.step(row)
         return self._transitions()
 
     def evaluate_begin(self, episode_seeds: np.ndarray) -> Observations:
         """Start evaluation episodes."""
         self._arrays.eval_seed[:] = episode_seeds
-        for envs, row in zip(self._seeds, self._rows, strict=True):
+        for envs, row in zip(self._envs, self._rows, strict=True):
             envs.evaluate_begin(row)
         return self._eval_obs()
 
     def evaluate_step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray]:
         """Step evaluation episodes."""
         self._arrays.eval_action[:] = actions
-        for envs, row in zip(self._seeds, self._rows, strict=True):
+        for envs, row in zip(self._envs, self._rows, strict=True):
             envs.evaluate_step(row)
         return self._evaluation()
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
         """Episode numbers and actions."""
-        return [envs.open_episode() for envs in self._seeds]
+        return [envs.open_episode() for envs in self._envs]
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> Observations:
         """Replay open episodes."""
-        for envs, row, (episode, actions) in zip(self._seeds, self._rows, episodes, strict=True):
+        for envs, row, (episode, actions) in zip(self._envs, self._rows, episodes, strict=True):
             envs.restore(row, episode, actions)
         return self._obs()
 
     def restart(self, seed_index: int, episode: int) -> Observations:
         """Start an episode of one seed."""
-        self._seeds[seed_index].restore(self._rows[seed_index], episode, np.zeros((0, self.spec.action.dim)))
+        self._envs[seed_index].restore(self._rows[seed_index], episode)
         return self._obs_of(seed_index)
 
     def close(self) -> None:
         """Close the environments."""
-        for envs in self._seeds:
+        for envs in self._envs:
             envs.close()
 
 
@@ -250,13 +250,13 @@ class ProcessPool(_WithArrays):
 
     def begin(self) -> Observations:
         """First observations."""
-        self._all(b"b")
+        self._all(Command.BEGIN)
         return self._obs()
 
     def send(self, actions: np.ndarray) -> None:
         """Start a step in every process."""
         self._arrays.action[:] = actions
-        self._order(b"s")
+        self._order(Command.STEP)
 
     def receive(self) -> Transitions:
         """Wait for every process."""
@@ -266,23 +266,23 @@ class ProcessPool(_WithArrays):
     def evaluate_begin(self, episode_seeds: np.ndarray) -> Observations:
         """Start evaluation episodes."""
         self._arrays.eval_seed[:] = episode_seeds
-        self._all(b"e")
+        self._all(Command.EVALUATE_BEGIN)
         return self._eval_obs()
 
     def evaluate_step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray]:
         """Step evaluation episodes."""
         self._arrays.eval_action[:] = actions
-        self._all(b"v")
+        self._all(Command.EVALUATE_STEP)
         return self._evaluation()
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
         """Episode numbers and actions."""
-        self._order(b"o")
+        self._order(Command.OPEN_EPISODE)
         return [worker.read_message(self._timeout) for worker in self._workers]
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> Observations:
         """Replay open episodes, all processes at once."""
-        self._order(b"r")
+        self._order(Command.RESTORE)
         for worker, episode in zip(self._workers, episodes, strict=True):
             worker.write_message(episode)
         self._await_answers()
@@ -291,8 +291,8 @@ class ProcessPool(_WithArrays):
     def restart(self, seed_index: int, episode: int) -> Observations:
         """Start an episode of one seed."""
         which = slice(seed_index, seed_index + 1)
-        self._order(b"r", which)
-        self._workers[seed_index].write_message((episode, np.zeros((0, self.spec.action.dim), np.float32)))
+        self._order(Command.RESTORE, which)
+        self._workers[seed_index].write_message((episode,))
         self._await_answers(which)
         return self._obs_of(seed_index)
 
@@ -315,12 +315,12 @@ class ProcessPool(_WithArrays):
             self._memory.unlink()
             self._memory = None
 
-    def _all(self, command: bytes) -> None:
+    def _all(self, command: Command) -> None:
         self._order(command)
         self._await_answers()
 
-    def _order(self, command: bytes, which: slice = flags.ALL) -> None:
-        flags.give_order(self._arrays, ord(command), which)
+    def _order(self, command: Command, which: slice = flags.ALL) -> None:
+        flags.give_order(self._arrays, command, which)
         for worker, asleep in zip(self._workers[which], self._arrays.asleep[which], strict=True):
             if asleep or not self._spin:
                 worker.wake()

@@ -1,8 +1,9 @@
 """One seed's environments, for training and evaluation, and the arrays through which they are stepped."""
 
 import dataclasses
+import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,19 @@ from dr_q.spaces import SINGLE
 
 LARGEST = float(np.finfo(np.float32).max)
 """Largest reward, positive or negative: rewards are stored in float32."""
+
+
+class Command(enum.IntEnum):
+    """What a worker is told to do: the methods of `SeedEnvs`."""
+
+    BEGIN = 1
+    STEP = 2
+    EVALUATE_BEGIN = 3
+    EVALUATE_STEP = 4
+    OPEN_EPISODE = 5
+    """Answered with a message."""
+    RESTORE = 6
+    """Its arguments come as a message."""
 
 
 @dataclasses.dataclass
@@ -34,7 +48,7 @@ class SharedArrays:
     eval_reward: np.ndarray
     eval_running: np.ndarray
     command: np.ndarray
-    """What to do, as a letter's code."""
+    """What to do: a `Command`."""
     order: np.ndarray
     """Number of commands given."""
     answer: np.ndarray
@@ -116,7 +130,7 @@ class SeedEnvs:
 
     def begin(self, arrays: SharedArrays) -> None:
         """Start the first training episode."""
-        self.restore(arrays, 0, self._no_actions())
+        self.restore(arrays, 0)
 
     def step(self, arrays: SharedArrays) -> None:
         """One training step; at an episode's end the next one starts at once."""
@@ -130,19 +144,19 @@ class SeedEnvs:
         if step.terminated or step.truncated:
             self._episode += 1
             self._actions = []
-            _write(obs, self._env.reset(self._episode_seed()))
+            _write(obs, self._reset())
         else:
             _write(obs, step.obs)
 
     def open_episode(self) -> tuple[int, np.ndarray]:
         """The training episode's number and its actions so far."""
-        return self._episode, np.stack(self._actions) if self._actions else self._no_actions()
+        return self._episode, np.array(self._actions, np.float32).reshape(-1, self.spec.action.dim)
 
-    def restore(self, arrays: SharedArrays, episode: int, actions: np.ndarray) -> None:
+    def restore(self, arrays: SharedArrays, episode: int, actions: Iterable[np.ndarray] = ()) -> None:
         """Start an episode and take the given actions; the observation they lead to is acted on next."""
         self._episode, self._actions = episode, []
         _, obs, _ = self._views(arrays)
-        _write(obs, self._env.reset(self._episode_seed()))
+        _write(obs, self._reset())
         for action in actions:
             step = self._env.step(action)
             self._actions.append(np.asarray(action, np.float32))
@@ -155,7 +169,9 @@ class SeedEnvs:
         while len(self._eval) < len(arrays.eval_seed):
             self._eval.append(self._make())
         for i, seed in enumerate(arrays.eval_seed):
-            _write(arrays.eval_obs, self._eval[i].reset(int(seed)), i)
+            obs = self._eval[i].reset(int(seed))
+            self._check_obs(obs, lambda seed=seed: f"the reset of the evaluation episode of seed {seed}")
+            _write(arrays.eval_obs, obs, i)
         arrays.eval_running[:] = 1
         arrays.eval_reward[:] = 0
 
@@ -182,23 +198,25 @@ class SeedEnvs:
             self._viewed = arrays, views
         return self._viewed[1]
 
-    def _episode_seed(self) -> int:
-        return stream_seed(self._seed, "train", self._episode)
-
-    def _no_actions(self) -> np.ndarray:
-        return np.zeros((0, self.spec.action.dim), np.float32)
+    def _reset(self) -> dict[str, np.ndarray]:
+        """Start the training episode whose number is `_episode`."""
+        obs = self._env.reset(stream_seed(self._seed, "train", self._episode))
+        self._check_obs(obs, lambda: f"the reset of training episode {self._episode}")
+        return obs
 
     def _check(self, step: Step, when: Callable[[], str]) -> None:
         """Refuse NaN and infinite values: they would spread through the networks without a message."""
-        for name in self._vectors:
-            if not _all_finite(step.obs[name]):
-                of = "" if name == SINGLE else f" '{name}'"
-                where = _where_not_finite(step.obs[name])
-                what = f"an observation{of} that is NaN or infinite in its components {where}"
-                raise EnvError(f"the environment gave {what}, in {when()}")
+        self._check_obs(step.obs, when)
         if not abs(step.reward) <= LARGEST:  # true for nan
             limits = "" if not math.isfinite(step.reward) else f", more than float32 holds ({LARGEST:.0e}): scale it"
             raise EnvError(f"the environment gave a reward of {step.reward}{limits}, in {when()}")
+
+    def _check_obs(self, obs: dict[str, np.ndarray], when: Callable[[], str]) -> None:
+        for name in self._vectors:
+            if not _all_finite(obs[name]):
+                of = "" if name == SINGLE else f" '{name}'"
+                what = f"an observation{of} that is NaN or infinite in its components {_where_not_finite(obs[name])}"
+                raise EnvError(f"the environment gave {what}, in {when()}")
 
 
 def _write(views: dict[str, np.ndarray], obs: dict[str, np.ndarray], where: Any = ...) -> None:

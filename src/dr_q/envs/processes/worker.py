@@ -13,7 +13,7 @@ from typing import BinaryIO
 from dr_q.envs.families import families
 from dr_q.envs.processes import flags
 from dr_q.envs.processes.channel import DONE, ENV_FAILED, UNSHOWN, CommandPipe, PipeClosedError, answer_with
-from dr_q.envs.processes.seed_envs import SeedEnvs, SharedArrays
+from dr_q.envs.processes.seed_envs import Command, SeedEnvs, SharedArrays
 from dr_q.kit import EnvError, TaskError
 
 NAP = 0.05
@@ -54,26 +54,26 @@ def main() -> int:
 def serve(pipe: CommandPipe, answers: BinaryIO, envs: SeedEnvs, arrays: SharedArrays, poll_for: float) -> None:
     """Carry out commands; `PipeClosedError` when the loop is gone. 0 seconds of polling: wait on the pipe only."""
     plain = {
-        ord("b"): envs.begin,
-        ord("s"): envs.step,
-        ord("e"): envs.evaluate_begin,
-        ord("v"): envs.evaluate_step,
+        Command.BEGIN: envs.begin,
+        Command.STEP: envs.step,
+        Command.EVALUATE_BEGIN: envs.evaluate_begin,
+        Command.EVALUATE_STEP: envs.evaluate_step,
     }
     done = 0
     while True:
         _await_order(pipe, arrays, done, poll_for)
         done += 1
         start = time.perf_counter()
-        command = int(arrays.command)
-        if command == ord("o"):
+        command = Command(int(arrays.command))
+        if command == Command.OPEN_EPISODE:
             answer_with(answers, envs.open_episode())
-        elif command == ord("r"):
+        elif command == Command.RESTORE:
             envs.restore(arrays, *pipe.message())
         else:
             plain[command](arrays)
         arrays.seconds[...] = time.perf_counter() - start
         flags.give_answer(arrays, done)
-        if not poll_for and command != ord("o"):
+        if not poll_for and command != Command.OPEN_EPISODE:
             answers.write(DONE)
 
 
