@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dr_q.cli import main
-from dr_q.report import read_results, write_results
-from dr_q.report.results import read_records, train_command
+from dr_q.report import build_report, read_results, write_results
+from dr_q.report.results import labelled_runs, read_records, train_command
 from dr_q.run_folder import read_run
 from dr_q.settings import make_settings
 
@@ -196,3 +196,29 @@ def test_published_prints_a_task_a_suite_and_an_algorithm(capsys):
 def test_unknown_names_are_explained(arguments, message, capsys):
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_report_says_what_a_run_changed_by_its_own_record(tmp_path):
+    """Presets may have changed since a run: its record decides, and this version's presets only where it has none."""
+    config = {"batch_size": 8}
+    runs = {
+        "recorded": make_run(tmp_path / "recorded", config=config, changed={}),
+        "older": make_run(tmp_path / "older", config=config),
+        "unknown": make_run(tmp_path / "unknown", preset="theirs", config=config),
+    }
+    found = {}
+    for name, folder in runs.items():
+        results = read_results([folder])
+        found[name] = build_report(results, labelled_runs([folder])).changed
+    assert found["recorded"] == []
+    assert [(x.name, x.value, x.default, x.of_algorithm) for x in found["older"]] == [("batch_size", 8, 256, True)]
+    assert [(x.name, x.of_algorithm) for x in found["unknown"]] == [(None, False)]
+
+
+def test_a_report_lists_the_steps_of_a_run_that_differ_from_its_budget(tmp_path):
+    folder = make_run(tmp_path / "run", task="gym/Swimmer-v4")
+    info = json.loads((folder / "run.json").read_text())
+    info["settings"]["steps"] = 10
+    (folder / "run.json").write_text(json.dumps(info))
+    (found,) = build_report(read_results([folder]), labelled_runs([folder])).changed
+    assert (found.name, found.value, found.default, found.of_algorithm) == ("steps", 10, 500_000, False)
