@@ -46,7 +46,8 @@ def export_policy(
     record = policy_record(path)
     if episodes and callable_name(record["task"]):
         raise ConfigError(
-            f"{record['task']} can only be made by your own code, so it cannot be evaluated here; add --episodes 0"
+            f"{record['task']} can only be made by your own code, so it cannot be evaluated here; "
+            f"give {spelled('episodes')} 0"
         )
     file, seed = policy_file(path, record, seed)
     whole, spaces = read_policy_weights(file, record), spaces_from_json(record["spaces"])
