@@ -32,10 +32,10 @@ demo: $(READY)   ## train on a small task: a score, a curve and a video, in abou
 	$(BIN)/dr-q video runs/demo --out runs/demo/video.mp4
 	$(BIN)/dr-q eval runs/demo
 
-test: $(READY)   ## the tests, but for those that take minutes each
+test: $(READY)   ## the tests, but for those that take long
 	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m "not slow" $(ARGS)
 
-test-slow: $(READY)  ## the tests that take minutes each
+test-slow: $(READY)  ## the tests that take half a minute or longer each
 	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m slow $(ARGS)
 
 lint: $(READY)   ## ruff and pyright

@@ -60,7 +60,10 @@ def test_weights_and_replay_are_read_as_they_lie_in_the_files():
     assert np.array_equal(storage.obs[SINGLE][1][128 : 128 + len(chunk["obs"])], chunk["obs"])
 
 
-@pytest.mark.parametrize(("name", "task", "at"), [("states", None, 160), ("images", SmallImages, 80)])
+@pytest.mark.parametrize(
+    ("name", "task", "at"),
+    [("states", None, 160), pytest.param("images", SmallImages, 80, marks=pytest.mark.slow)],
+)
 def test_runs_are_resumed_and_resumed_again(name, task, at, copy, monkeypatch):
     """Chunks that did not change since are the earlier version's: what refers to them must know that."""
     monkeypatch.setattr(saving, "CHUNK_BYTES", 1)

@@ -103,6 +103,7 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert "policy.json is damaged: it has no task" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pixels_through_the_command(tmp_path, monkeypatch):
     """With small batches, and few evaluations of short episodes: convolutions and drawing are slow."""
     monkeypatch.setattr("dr_q.envs.families.dmc.EPISODE_FRAMES", 100)  # one seed's simulators are in this process
@@ -259,6 +260,7 @@ def test_a_callable_with_callback_and_noise(tmp_path):
     assert dr_q.load(tmp_path / "run", seed=1).act(np.zeros(4)).shape == (1,)
 
 
+@pytest.mark.slow
 def test_an_unguarded_script_may_use_several_seeds(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

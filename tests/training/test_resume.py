@@ -147,6 +147,7 @@ BEGUN = {
 }
 
 
+@pytest.mark.slow
 def test_kill_9_between_checkpoints_loses_only_what_came_after_the_last(tmp_path):
     """Hopper-v4 terminates; two seeds end episodes at different times; each simulates in its own process."""
     arguments = ["train", "gym/Hopper-v4", "--seeds", "2", *tiny.flags(checkpoint_every=50)]

@@ -366,14 +366,14 @@ def tensorboard_events(path: Path) -> Iterator[Any]:
 
 
 BLOCKED = """
-import ctypes, pathlib, sys
+import ctypes, pathlib, sys, threading
 from dr_q.training import signals
 signals.PATIENCE, signals.SAME = 0.2, 0
 with signals.Signals("stopping", lambda: pathlib.Path(sys.argv[1]).write_text("given up")):
     mutex = ctypes.create_string_buffer(256)
     lock = ctypes.CDLL(None).pthread_mutex_lock
     lock(mutex)
-    print("ready", flush=True)
+    threading.Timer(1, print, ["ready"], {"flush": True}).start()  # once the main thread is in there
     lock(mutex)  # a second time: for ever, whatever signals come
 """
 
