@@ -187,6 +187,11 @@ class Report:
     base: str | None = option(
         None, "the preset that the others are compared with", metavar="PRESET", otherwise="dr.q, or the first"
     )
+    at: int | None = option(
+        None,
+        "agent steps at which scores are taken, or the last evaluation before",
+        metavar="STEP", otherwise="the last that all seeds of a task have",
+    )  # fmt: skip
 
     def run(self) -> int:
         """Write."""
@@ -202,7 +207,7 @@ class Report:
         results = read_results(self.sources)
         runs = labelled_runs(self.sources)
         say_what_is_left_out(self.sources)
-        report = build_report(results, runs, say, self.base)
+        report = build_report(results, runs, say, self.base, self.at)
         page = write_report(report, results, self.out, say)
         print(page)
         return 0

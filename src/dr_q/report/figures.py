@@ -9,6 +9,7 @@ from dr_q.paper import SUITES
 from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.model import STATISTICS, Curve, Report, Task
+from dr_q.report.numbers import count as amount
 from dr_q.report.results import Result
 from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate
@@ -22,6 +23,7 @@ _LEGEND_ROW = 0.18
 _LEGEND_ENTRY = 1.9
 """The width in inches of one entry, a preset with its seeds."""
 _GREY = "0.35"
+_STATISTIC_TITLES = {"Optimality gap": "Optimality gap (lower is better)"}
 _TALL = 34
 """Rows of one column of a dot plot."""
 
@@ -77,12 +79,12 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
 
 
 def aggregate_figure(report: Report, path: Path) -> None:
-    """aggregates.png: for each suite mean, median and IQM, of our runs and published."""
+    """aggregates.png: for each suite the aggregates over tasks and steps in common, of our runs and published."""
     suites = [name for name in report.suites if any(found.suite == name for found in report.aggregates)]
     if not suites:
         return
     count = max(sum(found.suite == name for found in report.aggregates) for name in suites)
-    figure, axes = new_figure(9.5, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
+    figure, axes = new_figure(12.0, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
     styles = {series.key: series for series in series_of(report)}
     for i, suite in enumerate(suites):
         mine = [found for found in report.aggregates if found.suite == suite]
@@ -92,7 +94,7 @@ def aggregate_figure(report: Report, path: Path) -> None:
             panel = axes[i * len(STATISTICS) + j]
             values = [found.value(statistic) for found in mine]
             _dots(panel, list(zip(values, looks, strict=True)), labels if j == 0 else None)
-            title = f"{suite_title(suite)}: {statistic}" if j == 0 else statistic
+            title = f"{_ground_title(report, suite)}: {statistic}" if j == 0 else _STATISTIC_TITLES.get(statistic, statistic)
             panel.set_title(title, fontsize=8, loc="left", pad=3)
     save_figure(figure, _titled(report, "Normalised scores with 95% intervals"), path)
 
@@ -137,6 +139,13 @@ def comparison_figure(report: Report, path: Path) -> None:
     save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, published; 95% intervals"), path)
 
 
+def _ground_title(report: Report, suite: str) -> str:
+    """A suite, and over how many tasks and at which steps its presets are compared."""
+    steps = sorted(report.ground_of(suite).steps.values())
+    at = "-".join(dict.fromkeys(short_count(step) for step in (steps[0], steps[-1])))
+    return f"{suite_title(suite)} ({amount(len(steps), 'task')}, {at} steps)"
+
+
 def _titled(report: Report, title: str) -> str:
     """With a warning where scores are early ones; published ones are of the end."""
     early = how_early(report.finals)
@@ -160,7 +169,7 @@ def profile_figure(report: Report, path: Path) -> None:
             )
             panel.fill_between(found.thresholds, low, high, color=look["color"], alpha=0.15, linewidth=0)
         panel.set_ylim(-0.03, 1.03)
-        panel.set_title(suite_title(suite), fontsize=8, loc="left", pad=3)
+        panel.set_title(_ground_title(report, suite), fontsize=8, loc="left", pad=3)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
     save_figure(figure, _titled(report, "Share of runs above a normalised score"), path)
 
@@ -181,10 +190,10 @@ def improvement_figure(report: Report, path: Path) -> None:
 
 
 def ablation_figure(report: Report, path: Path) -> None:
-    """ablations.png: the normalised score of every preset, task by task."""
+    """ablations.png: the normalised score of every preset, task by task, at steps that all presets of a task have."""
     if len(report.presets) < 2:
         return
-    units = {(f.task, f.preset): f.normalised for f in report.finals if f.normalised is not None}
+    units = {(f.task, f.preset): f.normalised for f in report.side_by_side if f.normalised is not None}
     tasks = list(dict.fromkeys(task for task, _ in units))
     if not tasks:
         return
@@ -202,7 +211,11 @@ def ablation_figure(report: Report, path: Path) -> None:
         _row_labels(panel, part)
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
-    save_figure(figure, _titled(report, "Normalised score of every preset, 95% interval"), path)
+    save_figure(
+        figure,
+        _titled(report, "Normalised scores at the last step that all presets of a task have, 95% interval"),
+        path,
+    )
 
 
 def draw_claims(

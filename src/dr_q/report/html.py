@@ -18,7 +18,7 @@ from dr_q.report.series import ours, paper, series_of
 from dr_q.report.statistics import FEWEST_SEEDS, REPETITIONS, Estimate
 from dr_q.report.tables import Cell, Row, Table, tables_of
 from dr_q.report.verdicts import PUBLISHED_SEEDS, SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import aggregate_source, facts, findings, suite_title, warnings, why
+from dr_q.report.wording import aggregate_source, compared_over, facts, findings, suite_title, warnings, why
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
@@ -75,6 +75,7 @@ def data(report: Report) -> dict[str, Any]:
         "findings": findings(report),
         "warnings": warnings(report),
         "suites": [{"name": name, "title": suite_title(name)} for name in report.suites],
+        "grounds": {ground.suite: compared_over(ground) for ground in report.grounds},
         "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
         "repetitions": REPETITIONS,
@@ -106,6 +107,15 @@ def data(report: Report) -> dict[str, Any]:
                 "verdict": _verdict(final.verdict) if final.published else None,
             }
             for final in report.finals
+        ],
+        "sideBySide": [
+            {
+                "task": final.task,
+                "series": ours(final.preset),
+                "step": final.step,
+                "normalised": _triple(final.normalised),
+            }
+            for final in report.side_by_side
         ],
         "aggregates": [
             {

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dr_q.paper import SUITES, TABLE_NOTES, Published, algorithms, published_score
 from dr_q.report.model import (
     OTHER,
+    PUBLISHED_STATISTICS,
     STATISTICS,
     Final,
     Report,
@@ -18,8 +19,18 @@ from dr_q.report.model import (
 from dr_q.report.numbers import count
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
-from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import aggregate_source, how_early, how_late, mean_label, setting_text, some, suite_title
+from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict, interval_verdict
+from dr_q.report.wording import (
+    aggregate_source,
+    compared_over,
+    how_early,
+    how_late,
+    mean_label,
+    setting_text,
+    some,
+    span,
+    suite_title,
+)
 
 Cell = str | int | float | Estimate | Published | PublishedVerdict | None
 
@@ -115,7 +126,7 @@ def _footer(report: Report, suite: str, columns: list[Column]) -> list[Row]:
     """Aggregates over all tasks, of those who have all; and where presets have some only, means of the same tasks."""
     whole: dict[str, SuiteAggregate] = {
         (ours if found.ours else paper)(found.name): found
-        for found in (*report.aggregates, *report.published_aggregates)
+        for found in (*report.aggregates, *report.own_aggregates, *report.published_aggregates)
         if found.suite == suite and found.complete
     }
 
@@ -129,7 +140,7 @@ def _footer(report: Report, suite: str, columns: list[Column]) -> list[Row]:
             f"{statistic} of all {len(tasks_of(suite))}",
             lambda key, statistic=statistic: whole[key].value(statistic) if key in whole else None,
         )
-        for statistic in STATISTICS
+        for statistic in PUBLISHED_STATISTICS
     ]
     for means in report.common_means:
         if means.suite == suite:
@@ -161,24 +172,34 @@ def finals_table(report: Report) -> Table:
 
 
 def aggregate_table(report: Report) -> Table:
-    """Mean, median and IQM of each suite, of our runs and published."""
+    """Mean, median, IQM and optimality gap of each suite, of our runs and published."""
     columns = [
         Column("suite", "text"),
         Column("scores of", "text"),
         Column("from", "text"),
         Column("tasks", "count"),
         Column("at budget", "count"),
-        Column("seeds", "count"),
+        Column("agent steps", "text"),
+        Column("seeds", "text"),
         *(Column(name, "unit") for name in STATISTICS),
     ]
     rows = []
-    for found in report.aggregates:
-        cells: list[Cell] = [suite_title(found.suite), found.name, aggregate_source(found), found.tasks]
-        cells += [found.at_budget, found.seeds, found.mean, found.median, found.iqm]
+    sources = [(found, aggregate_source(found)) for found in report.aggregates]
+    sources += [(found, "runs, all its own tasks and last steps") for found in report.own_aggregates]
+    for found, source in sources:
+        cells: list[Cell] = [suite_title(found.suite), found.name, source, found.tasks]
+        cells += [found.at_budget, span(found.steps), span(found.seeds), *(found.value(name) for name in STATISTICS)]
         rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
-    notes = [
+    notes = [compared_over(ground) for ground in report.grounds]
+    if report.own_aggregates:
+        notes.append(
+            "Rows of all a preset's own tasks and last steps are not to be compared with other rows: they are over "
+            "other tasks or later steps."
+        )
+    notes += [
+        "Every task has the same weight and all its seeds count, also where tasks have different numbers of seeds.",
         "Over all tasks of a suite the paper's aggregates are as published. Over some of its tasks they are computed "
-        "from the published means of the same tasks. An IQM needs single runs, which are not published."
+        "from the published means of the same tasks. An IQM needs single runs, which are not published.",
     ]
     early, late = sorted({final.task for final in report.finals if final.stage == "before"}), how_late(report.finals)
     if early:
@@ -199,23 +220,34 @@ def improvement_table(report: Report) -> Table:
         Column("preset", "text"),
         Column("compared with", "text"),
         Column("tasks", "count"),
+        Column("agent steps", "text"),
         Column("difference, normalised", "unit"),
+        Column("says", "text"),
         Column("probability of improvement", "unit"),
     ]
-    rows = [
-        Row(
-            [suite_title(suite), preset, report.base, len(pair.tasks), pair.difference, pair.improvement],
-            suite,
-            series=ours(preset),
+    rows, notes = [], []
+    for suite, preset, pair in report.comparisons:
+        if pair.difference is None:
+            continue
+        steps = [row.agent_steps for row in pair.tasks]
+        cells: list[Cell] = [suite_title(suite), preset, report.base, len(pair.tasks), span((min(steps), max(steps)))]
+        cells += [pair.difference, interval_verdict(pair.difference), pair.improvement]
+        rows.append(Row(cells, suite, series=ours(preset)))
+        if pair.ranks_differ:
+            notes.append(
+                f"{suite_title(suite)}, {preset}: the probability's interval excludes 0.5, so single runs of one side "
+                "are better more often than not; the mean scores are still not significantly different."
+            )
+    if rows:
+        notes.append(
+            f"Each preset and {report.base} are compared over the tasks that both have, at the last step that all "
+            "their seeds have. The column 'says' is by the interval of the difference."
         )
-        for suite, preset, pair in report.comparisons
-        if pair.difference is not None
-    ]
     missing = (
         "It compares single runs of two presets on the same tasks, and there is only one preset here. It cannot be "
         "computed against the paper, which publishes means and no single runs."
     )
-    return Table("improvement", "Probability of improvement", columns, rows, [], [], missing)
+    return Table("improvement", "Probability of improvement", columns, rows, [], notes, missing)
 
 
 def ablation_table(report: Report) -> Table:

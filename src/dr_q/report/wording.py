@@ -5,7 +5,16 @@ from typing import Any
 
 from dr_q.paper import SUITES, paper_tasks
 from dr_q.report.compare import holm_note
-from dr_q.report.model import OTHER, Final, Report, SuiteAggregate, SuiteMeans, VerdictCounts, budget_shares
+from dr_q.report.model import (
+    OTHER,
+    CommonGround,
+    Final,
+    Report,
+    SuiteAggregate,
+    SuiteMeans,
+    VerdictCounts,
+    budget_shares,
+)
 from dr_q.report.numbers import count
 from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
 
@@ -112,7 +121,31 @@ def aggregate_source(found: SuiteAggregate) -> str:
 
 def mean_label(means: SuiteMeans) -> str:
     """What a suite's means are of."""
-    return f"Mean of all {means.tasks}" if means.complete else f"Mean of the {means.tasks} with runs"
+    which = f"all {means.tasks}" if means.complete else f"the {means.tasks} with runs"
+    return f"Mean of {which}" if means.same_steps else f"Mean of {which}, at common steps"
+
+
+def span(values: tuple[int, int] | None) -> str | None:
+    """`3` or `3 to 20`."""
+    if values is None:
+        return None
+    low, high = values
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def compared_over(ground: CommonGround) -> str:
+    """Over which tasks and at which steps the presets of a suite are compared."""
+    if not ground.steps:
+        return f"{suite_title(ground.suite)}: {', '.join(ground.presets)} have no task and step in common."
+    steps = sorted(ground.steps.values())
+    at = f"at {span((steps[0], steps[-1]))} steps"
+    tasks = count(len(ground.steps), "task")
+    if len(ground.presets) == 1:
+        return f"{suite_title(ground.suite)}: {tasks} {at}."
+    left = f" Left out, because not all have them: {some(ground.left_out)}." if ground.left_out else ""
+    return (
+        f"{suite_title(ground.suite)}: compared over {tasks} that all {len(ground.presets)} presets have, {at}.{left}"
+    )
 
 
 def some(tasks: Iterable[str]) -> str:

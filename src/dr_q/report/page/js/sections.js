@@ -77,6 +77,9 @@ const renderProfiles = () => {
       tipTitle: (x) => `share of runs above ${x.toFixed(2)}`,
     }))));
   }
+  const notes = shownSuites().filter((suite) => Object.hasOwn(data.grounds, suite.name))
+    .map((suite) => el("li", {}, data.grounds[suite.name]));
+  $("profile-notes").replaceChildren(...notes);
   if (!box.children.length) box.append(empty(data.profiles.length ? FILTERED : data.tables.aggregates.missing));
 };
 
@@ -106,9 +109,10 @@ const renderAblations = () => {
   for (const suite of shownSuites()) {
     const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
       label: shortName(t.name),
-      items: presets.map((s) => ({ s, triple: finalOf(t.name, s.key)?.normalised })).filter(({ triple }) => triple),
+      items: data.sideBySide.filter((f) => f.task === t.name && f.normalised && !state.hide.has(f.series))
+        .map((f) => ({ s: series.get(f.series), triple: f.normalised, what: `${series.get(f.series).name} at ${number(f.step, "count")} steps` })),
     })).filter((row) => row.items.length);
-    const chart = { label: `${suite.title}: normalised last scores`, rows, kind: "unit", labelShare: 0.42 };
+    const chart = { label: `${suite.title}: normalised scores at common steps`, rows, kind: "unit", labelShare: 0.42 };
     const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
     if (rows.length) box.append(card(suite.title, chartNode((width) => dotChart(width, chart), height)));
   }
