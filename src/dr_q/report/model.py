@@ -23,6 +23,7 @@ from dr_q.paper import (
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
 from dr_q.report.numbers import count
+from dr_q.report.reference import Reference, ReferenceComparison, compare_with_reference
 from dr_q.report.results import Result, changes_of
 from dr_q.report.statistics import (
     Estimate,
@@ -247,6 +248,11 @@ class Report(NamedTuple):
     """Of suites of which all presets have run some tasks, and not all: over these."""
     profiles: list[Profile]
     comparisons: list[PresetComparison]
+    references: list[str]
+    """Names of the references."""
+    reference_curves: list[Curve]
+    """Of tasks with results, up to the last step that any of our runs of the task has."""
+    reference_comparisons: list[ReferenceComparison]
     runs: list[RunSummary]
     changed: list[ChangedSetting]
     evaluations: int
@@ -298,6 +304,8 @@ def build_report(
     say: Callable[[str], None] = lambda line: None,
     base: str | None = None,
     at: int | None = None,
+    references: Sequence[Reference] = (),
+    compare_at: Sequence[int] = (),
 ) -> Report:
     """The numbers of a report.
 
@@ -307,9 +315,11 @@ def build_report(
         say: called with a line for each part that is computed.
         base: the preset that others are compared with; by default dr.q, or the first where that is not among them.
         at: agent steps at which scores are taken, or the last evaluation before; by default the last that all have.
+        references: curves of others that every preset is compared with (`read_references`).
+        compare_at: agent steps at which; by default the last that both sides of a task have.
 
     Raises:
-        ConfigError: there are no results, or none of `base`, or none up to `at`.
+        ConfigError: there are no results, or none of `base`, or none up to `at`, or none in common with a reference.
     """
     results = list(results)
     if not results:
@@ -364,6 +374,9 @@ def build_report(
         common_means=[found for ground in grounds if (found := _common_means(ground, overall))],
         profiles=profiles,
         comparisons=_comparisons(suites, presets, base, results, at),
+        references=[reference.name for reference in references],
+        reference_curves=_reference_curves(references, results),
+        reference_comparisons=_reference_comparisons(results, presets, references, compare_at or (None,)),
         runs=_runs(labelled),
         changed=[found for run, label in labelled for found in _changed(run, label)],
         evaluations=len(results),
@@ -585,6 +598,38 @@ def _comparisons(
                 continue
             found.append(PresetComparison(suite, preset, pair))
     return _corrected_over_suites(found)
+
+
+def _reference_curves(references: Sequence[Reference], results: list[Result]) -> list[Curve]:
+    last: dict[str, int] = {}
+    for result in results:
+        last[result.task] = max(last.get(result.task, 0), result.agent_steps)
+    found = []
+    for reference in references:
+        by: dict[str, list[Result]] = {}
+        for result in reference.results:
+            if result.agent_steps <= last.get(result.task, -1):
+                by.setdefault(result.task, []).append(result)
+        curves = [_curve(task, reference.name, own) for task, own in by.items()]
+        found += [curve for curve in curves if curve.steps]
+    return found
+
+
+def _reference_comparisons(
+    results: list[Result], presets: list[str], references: Sequence[Reference], steps: Sequence[int | None]
+) -> list[ReferenceComparison]:
+    found = []
+    for reference in references:
+        of_one = [compare_with_reference(results, reference, preset, at) for preset in presets for at in steps]
+        if not any(of_one):
+            at = " or ".join(f"{step:,}" for step in steps if step is not None)
+            raise ConfigError(
+                f"our results and {reference.name} have no task in common"
+                + (f" at {at} steps" if at else "")
+                + "; compare other steps, or give another --reference"
+            )
+        found += [one for one in of_one if one is not None]
+    return found
 
 
 def _corrected_over_suites(comparisons: list[PresetComparison]) -> list[PresetComparison]:

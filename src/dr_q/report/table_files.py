@@ -52,7 +52,7 @@ def curves_csv(report: Report) -> str:
     """Every point of every learning curve."""
     rows = (
         [curve.task, curve.preset, step, curve.seeds, *map(significant, value)]
-        for curve in report.curves
+        for curve in (*report.curves, *report.reference_curves)
         for step, value in zip(curve.steps, curve.values, strict=True)
     )
     return _rows_csv(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"], rows)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dr_q.paper import SUITES, TABLE_NOTES, Published, algorithms, published_score
+from dr_q.paper import SUITES, TABLE_NOTES, Published, algorithms, paper_tasks, published_score
 from dr_q.report.model import (
     OTHER,
     PUBLISHED_STATISTICS,
@@ -13,10 +13,12 @@ from dr_q.report.model import (
     Report,
     SuiteAggregate,
     counterpart,
+    suite_of,
     task_order,
     tasks_of,
 )
 from dr_q.report.numbers import count
+from dr_q.report.reference import ALL_SUITES, EARLY
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
 from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict, interval_verdict
@@ -26,6 +28,7 @@ from dr_q.report.wording import (
     how_early,
     how_late,
     mean_label,
+    reference_title,
     setting_text,
     some,
     span,
@@ -345,8 +348,84 @@ def versions_table(report: Report) -> Table:
     return Table("versions", "Versions", columns, rows, [], [], missing)
 
 
+_NO_REFERENCE = "No reference was given: dr-q report RUNS --reference FILE."
+
+
+def reference_table(report: Report) -> Table:
+    """Presets and references over the tasks of each suite, in shares of the published final scores."""
+    columns = [
+        Column("preset", "text"),
+        Column("reference", "text"),
+        Column("at agent steps", "text"),
+        Column("suite", "text"),
+        Column("tasks", "count"),
+        Column("seeds", "text"),
+        Column("seeds, reference", "text"),
+        Column("mean", "unit"),
+        Column("mean, reference", "unit"),
+        Column("difference", "share"),
+        Column("says", "text"),
+        Column("P(better)", "unit"),
+    ]
+    rows = []
+    for found in report.reference_comparisons:
+        at = "last in common" if found.agent_steps is None else f"{found.agent_steps:,}"
+        for one in found.suites:
+            cells: list[Cell] = [found.preset, found.reference, at, suite_title(one.suite), one.tasks]
+            cells += [span(one.seeds[0]), span(one.seeds[1]), one.ours, one.theirs, one.difference]
+            cells += [interval_verdict(one.difference), one.improvement]
+            suite = "" if one.suite == ALL_SUITES else one.suite
+            rows.append(Row(cells, suite, series=ours(found.preset)))
+    notes = [
+        "Scores are divided by the published final score of DR.Q on the same task; every task has the same weight. "
+        "Tasks on which neither side has learnt anything yet count too. Differences have intervals by a stratified "
+        "bootstrap that draws the seeds of both sides anew, probabilities by Brunner and Munzel."
+    ]
+    for found in report.reference_comparisons:
+        if found.missing and found.preset == report.base:
+            what = f"{len(found.missing)} of the paper's {len(paper_tasks())} tasks are not compared"
+            notes.append(f"{reference_title(found)}: {what} ({some(found.missing)}).")
+    return Table("reference", "Compared with references", columns, rows, [], notes if rows else [], _NO_REFERENCE)
+
+
+def reference_task_table(report: Report) -> Table:
+    """Presets and references task by task, the largest difference first."""
+    columns = [
+        Column("task", "text"),
+        Column("preset", "text"),
+        Column("reference", "text"),
+        Column("agent steps", "count"),
+        Column("seeds", "text"),
+        Column("mean", "score"),
+        Column("mean, reference", "score"),
+        Column("difference", "signed"),
+        Column("of the published score", "share"),
+        Column("p, Holm", "unit"),
+        Column("says", "text"),
+        Column("P(better)", "unit"),
+    ]
+    rows = []
+    for found in report.reference_comparisons:
+        known = found.sorted_tasks()
+        for row in (*known, *(row for row in found.pair.tasks if row.task not in found.shares)):
+            first, second = row.samples
+            p = None if math.isnan(row.p_holm) else row.p_holm
+            cells: list[Cell] = [row.task, found.preset, found.reference, row.agent_steps]
+            cells += [f"{first.seeds} and {second.seeds}", first.mean, second.mean, row.difference]
+            cells += [found.shares.get(row.task), p, found.verdict(row), row.improvement]
+            rows.append(Row(cells, suite_of(row.task), row.task, ours(found.preset)))
+    notes = [
+        "Differences have Welch's intervals. p-values are Holm-corrected for the number of tasks of one comparison. "
+        f"Too early: neither mean has reached {100 * EARLY:g}% of the published score, so equal scores say nothing."
+    ]
+    title = "Tasks compared with references"
+    return Table("reference-tasks", title, columns, rows, [], notes if rows else [], _NO_REFERENCE)
+
+
 TABLES: dict[str, Callable[[Report], Table]] = {
     "finals": finals_table,
+    "reference": reference_table,
+    "reference-tasks": reference_task_table,
     "aggregates": aggregate_table,
     "improvement": improvement_table,
     "ablations": ablation_table,

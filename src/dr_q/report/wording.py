@@ -1,5 +1,6 @@
 """The sentences of a report, made from its numbers."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,8 +16,10 @@ from dr_q.report.model import (
     VerdictCounts,
     budget_shares,
 )
-from dr_q.report.numbers import count
-from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
+from dr_q.report.numbers import count, number, with_interval
+from dr_q.report.reference import ALL_SUITES, ReferenceComparison, SuiteDifference
+from dr_q.report.statistics import Estimate
+from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict, interval_verdict, ranks_differ
 
 SUITE_TITLES = {
     "gym": "Gym MuJoCo",
@@ -26,6 +29,7 @@ SUITE_TITLES = {
     "hbench": "HumanoidBench",
     "hbench-hand": "HumanoidBench hands",
     OTHER: "Other tasks",
+    ALL_SUITES: "All tasks",
 }
 
 
@@ -55,7 +59,48 @@ def findings(report: Report) -> list[str]:
     return [
         *(_counts(found, f"the published {found.compared_with}") for found in report.published_counts()),
         *(_counts(found, found.compared_with) + _correction(found) for found in report.difference_counts()),
+        *(reference_sentence(found) for found in report.reference_comparisons if found.preset == report.base),
     ]
+
+
+def reference_title(found: ReferenceComparison) -> str:
+    """What is compared, and where."""
+    at = "the last step that both have" if found.agent_steps is None else f"{found.agent_steps:,} steps"
+    return f"{found.preset} minus {found.reference}, at {at}"
+
+
+def suite_label(found: SuiteDifference) -> str:
+    """A suite with its number of tasks."""
+    return f"{suite_title(found.suite)} ({found.tasks})"
+
+
+def reference_sentence(found: ReferenceComparison) -> str:
+    """The answer of a comparison with a reference, over all tasks."""
+    if not found.suites:
+        return f"{reference_title(found)}: no task has a published score to compare by."
+    over = found.suites[0]
+    verdicts = [row.verdict for row in found.pair.tasks]
+    differing = [f"{row.task} ({row.verdict})" for row in found.pair.tasks if row.verdict in ("above", "below")]
+    gap = shown_share(over.difference)
+    text = (
+        f"{reference_title(found)}, over {count(over.tasks, 'task')}: {gap} of the published final score; a run of "
+        f"ours is better with probability {with_interval(over.improvement, '.2f')}."
+    )
+    if interval_verdict(over.difference) != "too few seeds":
+        text += f" On average: {interval_verdict(over.difference)}."
+    if ranks_differ(over.difference, over.improvement):
+        text += " (The probability counts how often a run is better, the difference also by how much.)"
+    tested = len(verdicts) - verdicts.count("too few seeds")
+    if tested:
+        which = some(differing) if differing else "none"
+        text += f" Single tasks with a significant difference (Holm-corrected for {count(tested, 'task')}): {which}."
+    return text
+
+
+def shown_share(estimate: Estimate) -> str:
+    """`-1.7% [-5.7%, +1.9%]`."""
+    value, low, high = (number(x, "share") for x in estimate)
+    return value if math.isnan(estimate.low) else f"{value} [{low}, {high}]"
 
 
 def _counts(found: VerdictCounts, compared_with: str) -> str:

@@ -45,6 +45,28 @@ const renderCurves = () => {
   if (!groups.children.length) groups.append(empty(FILTERED));
 };
 
+const renderReferences = () => {
+  $("reference").hidden = !data.references.length;
+  const box = $("reference-charts");
+  forget(box);
+  if (!data.references.length) return;
+  for (const found of data.references.filter((one) => one.preset === data.base && visible(one))) {
+    const s = series.get(found.series);
+    const chartOf = (label, rows) => {
+      const height = rows.reduce((sum) => sum + 22, 24);
+      const chart = { label, rows, kind: "share", reference: 0, labelShare: 0.42, xText: percentTick };
+      return chartNode((width) => dotChart(width, chart), height);
+    };
+    const suites = found.suites.filter((one) => one.suite === "all" || state.suites.has(one.suite))
+      .map((one) => ({ label: one.label, items: [{ s, triple: one.value, what: "difference" }] }));
+    const tasks = found.tasks.filter(visible)
+      .map((one) => ({ label: one.task, items: [{ s, triple: one.value, what: one.verdict }] }));
+    if (suites.length) box.append(card(`${found.title}: suites`, chartOf(`${found.title}, by suite`, suites)));
+    if (tasks.length) box.append(card(`${found.title}: tasks`, chartOf(`${found.title}, by task`, tasks)));
+  }
+  $("reference-table").replaceChildren(tableNode("reference", { tall: true }), tableNode("reference-tasks", { tall: true, titled: true }));
+};
+
 const renderAggregates = () => {
   const box = $("aggregate-charts");
   forget(box);
@@ -102,9 +124,9 @@ const renderImprovement = () => {
 const renderAblations = () => {
   const box = $("ablation-charts");
   forget(box);
-  const presets = shownPresets();
+  const presets = shownPresets().filter((s) => !s.reference);
   $("ablation-legend").replaceChildren();
-  if (presetByName.size < 2) return;
+  if (data.series.filter((s) => s.ours && !s.reference).length < 2) return;
   legend($("ablation-legend"), presets, false);
   for (const suite of shownSuites()) {
     const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
@@ -183,6 +205,7 @@ const render = () => {
   hideTip();
   renderSummary();
   renderCurves();
+  renderReferences();
   renderTables();
   renderAggregates();
   renderProfiles();
