@@ -424,11 +424,11 @@ def reference_task_table(report: Report) -> Table:
 
 TABLES: dict[str, Callable[[Report], Table]] = {
     "finals": finals_table,
-    "reference": reference_table,
-    "reference-tasks": reference_task_table,
     "aggregates": aggregate_table,
     "improvement": improvement_table,
     "ablations": ablation_table,
+    "reference": reference_table,
+    "reference-tasks": reference_task_table,
     "speed": speed_table,
     "settings": settings_table,
     "versions": versions_table,
