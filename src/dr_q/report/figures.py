@@ -63,7 +63,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
         draw_mean_curve(panel, curve.steps, curve.values, series.style, width=1.3, marker=3.2, markers=4)
         last = max(last, curve.steps[-1])
     published = [s for s in every_series if not s.ours and s.counterpart and s.name in task.published]
-    end = max(last, task.budget or 0) or 1
+    end = last or 1  # not the budget: early runs would be a stripe at the left
     for i, series in enumerate(published):
         score = task.published[series.name]
         at = end * (1.05 + 0.05 * i)

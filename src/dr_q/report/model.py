@@ -24,7 +24,7 @@ from dr_q.paper import (
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
 from dr_q.report.numbers import count
 from dr_q.report.reference import Reference, ReferenceComparison, compare_with_reference
-from dr_q.report.results import Result, changes_of
+from dr_q.report.results import Result, changes_of, train_command
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -182,6 +182,13 @@ class RunSummary(NamedTuple):
     """Of an agent step of all seeds, by part; empty: not recorded."""
     versions: dict[str, Any]
     """Of packages, the device and the source, as run.json says."""
+    command: str
+    """That makes such a run."""
+    agent_steps: int | None
+    """How many it made; None: not recorded."""
+    finished: bool
+    seconds: float | None
+    """Of the whole command; None: not recorded."""
 
     @property
     def seed_steps_per_s(self) -> float | None:
@@ -650,9 +657,30 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
     for (run, label), name in zip(labelled, names, strict=True):
         alone = name if names.count(name) == 1 else f"{run.folder.resolve().parent.name}/{name}"
         task, versions = run.info["settings"]["task"], run.info.get("versions", {})
-        timing = run_timing(run.folder)
-        found.append(RunSummary(alone, task, suite_of(task), label, len(run.evaluations), timing, versions))
+        timing, info = run_timing(run.folder), run.info
+        found.append(
+            RunSummary(
+                alone,
+                task,
+                suite_of(task),
+                label,
+                len(run.evaluations),
+                timing,
+                versions,
+                _command(info),
+                info.get("agent_steps"),
+                info.get("status") == "finished",
+                info.get("seconds"),
+            )
+        )
     return found
+
+
+def _command(info: dict[str, Any]) -> str:
+    """What makes such a run; nothing where the record is too old to say."""
+    if not {"seeds", "first_seed"} <= info["settings"].keys():
+        return ""
+    return train_command({**info, "changed": changes_of(info)})
 
 
 def _changed(run: RunRecord, label: str) -> Iterable[ChangedSetting]:

@@ -313,6 +313,31 @@ def speed_table(report: Report) -> Table:
     return Table("speed", "Speed", columns, rows, [], notes if rows else [], missing)
 
 
+def runs_table(report: Report) -> Table:
+    """How each run was made, and how long it took."""
+    columns = [
+        Column("run", "text"),
+        Column("command", "text"),
+        Column("agent steps", "count"),
+        Column("minutes", "rate"),
+        Column("seed-steps/s", "rate"),
+        Column("source", "text"),
+        Column("versions", "text"),
+    ]
+    rows = []
+    for run in report.runs:
+        named = {name: str(value) for name, value in run.versions.items()}
+        versions = [named.get("device", "")] + [f"{name} {named[name]}" for name in ("jax", "mujoco") if name in named]
+        steps = run.agent_steps if run.finished else f"{run.agent_steps or 0:,} (not finished)"
+        cells: list[Cell] = [run.name, run.command or "not recorded", steps]
+        cells += [None if run.seconds is None else run.seconds / 60, run.seed_steps_per_s]
+        cells += [named.get("source", "not recorded"), ", ".join(filter(None, versions)) or "not recorded"]
+        rows.append(Row(cells, run.suite, run.task, ours(run.preset)))
+    missing = "Not recorded: results from CSV files do not say how they were made."
+    notes = ["Source is the digest of the package's source; `dr-q doctor` prints that of this version."]
+    return Table("runs", "Runs", columns, rows, [], notes if rows else [], missing)
+
+
 def settings_table(report: Report) -> Table:
     """Settings of runs that are not their presets', with the runs that have them."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
@@ -429,6 +454,7 @@ TABLES: dict[str, Callable[[Report], Table]] = {
     "ablations": ablation_table,
     "reference": reference_table,
     "reference-tasks": reference_task_table,
+    "runs": runs_table,
     "speed": speed_table,
     "settings": settings_table,
     "versions": versions_table,

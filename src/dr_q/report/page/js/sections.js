@@ -161,6 +161,7 @@ const renderTables = () => {
   $("ablation-table").replaceChildren(tableNode("ablations", { tall: true, titled: true }));
   renderSpeed();
   $("settings-table").replaceChildren(tableNode("settings"));
+  $("runs-table").replaceChildren(tableNode("runs", { tall: true }));
   $("versions-table").replaceChildren(tableNode("versions"));
 };
 
