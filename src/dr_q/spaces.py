@@ -4,8 +4,9 @@ An observation is a dict of arrays, one for each named part; that of a plain vec
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,6 +153,8 @@ class DiscreteActions:
     """How many values each choice has."""
     start: tuple[int, ...] = ()
     """The first value of each, where it is not 0."""
+    shape: tuple[int, ...] = ()
+    """Shape of the environment's own actions; () for a single number."""
 
     @property
     def dim(self) -> int:
@@ -209,6 +212,34 @@ def spaces_from_json(record: Mapping[str, Any]) -> Spaces:
 
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
+def random_unit_action(spec: ActionSpec, rng: np.random.Generator) -> np.ndarray:
+    """A uniform action as agents give it: in [-1, 1], or one-hot."""
+    if isinstance(spec, ContinuousActions):
+        return rng.uniform(-1, 1, spec.dim)
+    return np.concatenate([np.eye(count, dtype=np.float32)[rng.integers(count)] for count in spec.choices])
+
+
+def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from what agents give, with any leading axes, to an environment's own actions."""
+    if isinstance(spec, DiscreteActions):
+        return functools.partial(_chosen, spec)
+    scale, shape = ActionScale(spec), (spec.dim,) if spec.shape is None else spec.shape
+
+    def scaled(action: np.ndarray) -> np.ndarray:
+        own = scale.to_env(action)
+        return own.reshape((*own.shape[:-1], *shape))
+
+    return scaled
+
+
+def _chosen(spec: DiscreteActions, action: np.ndarray) -> np.ndarray:
+    """The values of joined one-hot vectors."""
+    ends = np.cumsum(spec.choices)[:-1]
+    picked = np.stack([part.argmax(-1) for part in np.split(np.asarray(action), ends, axis=-1)], axis=-1)
+    values = picked + np.asarray(spec.start or (0,) * len(spec.choices))
+    return values.reshape((*values.shape[:-1], *spec.shape))
 
 
 class ActionScale:

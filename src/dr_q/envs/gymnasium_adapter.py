@@ -1,6 +1,7 @@
-"""Any Gymnasium environment with a finite Box of actions, behind the protocol of this package."""
+"""Any Gymnasium environment with a finite Box of actions, or with choices, behind the protocol of this package."""
 
 import contextlib
+import math
 import sys
 import warnings
 import weakref
@@ -16,7 +17,17 @@ from gymnasium.envs.mujoco import MujocoEnv
 
 from dr_q.envs.protocol import EnvSpec, Step, failure
 from dr_q.kit import EnvError, TaskError
-from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Spaces, Vector
+from dr_q.spaces import (
+    SINGLE,
+    ActionSpec,
+    ContinuousActions,
+    DiscreteActions,
+    Image,
+    ObsSpec,
+    Spaces,
+    Vector,
+    to_env_action,
+)
 
 STACKED_FRAMES = 3
 SMALLEST_IMAGE = 31
@@ -41,13 +52,12 @@ class GymEnv:
         self._name = name
         _check_not_in_use(self._env, name)
         try:
-            actions, image = _continuous_actions(box, name), _image(self._space, name)
+            actions, image = _actions(box, name), _image(self._space, name)
             obs = ObsSpec.single(image or _vector(self._space, name))
         except TaskError:
             self.close()
             raise
-        self._scale = ActionScale(actions)
-        self._action_shape = box.shape
+        self._to_env = to_env_action(actions)
         self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
         self.spec = EnvSpec(
             Spaces(obs, actions),
@@ -68,9 +78,9 @@ class GymEnv:
 
     def step(self, action: np.ndarray) -> Step:
         """One agent step."""
-        scaled = self._scale.to_env(action).reshape(self._action_shape or ())
+        own = self._to_env(action)
         given = ("obs", "reward", "terminated", "truncated", "info")
-        obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(scaled))
+        obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(own))
         if self._frames is not None:
             self._frames.append(self._frame(obs))
         try:
@@ -210,12 +220,25 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).replace("\x1b[33m", "").replace("\x1b[0m", "").split())
 
 
-def _continuous_actions(space: spaces.Space, name: str) -> ContinuousActions:
+def _actions(space: spaces.Space, name: str) -> ActionSpec:
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return DiscreteActions((int(space.n),), (start,) if start else ())
+    if isinstance(space, spaces.MultiDiscrete):
+        choices = tuple(int(n) for n in space.nvec.reshape(-1))
+        start = tuple(int(n) for n in space.start.reshape(-1))
+        return DiscreteActions(choices, start if any(start) else (), tuple(space.nvec.shape))
+    if isinstance(space, spaces.MultiBinary):
+        return DiscreteActions((2,) * math.prod(space.shape), (), tuple(space.shape))
     if not isinstance(space, spaces.Box):
         raise TaskError(
-            f"{name} has {type(space).__name__} actions; DR.Q needs a Box (continuous actions); "
-            "wrap the environment so that its action space is one"
+            f"{name} has actions in {space}; DR.Q needs a Box with finite bounds, Discrete, MultiDiscrete or "
+            "MultiBinary; wrap it: gymnasium.wrappers.TransformAction(env, TO_ITS_ACTION, gymnasium.spaces.Box(...))"
         )
+    return _continuous_actions(space, name)
+
+
+def _continuous_actions(space: spaces.Box, name: str) -> ContinuousActions:
     if not np.issubdtype(space.dtype, np.floating) or 0 in space.shape:
         raise TaskError(
             f"{name} has actions in {space}; DR.Q gives real numbers, at least one; wrap the environment so that its "

@@ -11,9 +11,8 @@ import numpy as np
 from dr_q import agent as drq
 from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.config import config_from_json
-from dr_q.kit import TaskError
 from dr_q.run_folder import POLICY_FOLDER, policy_file, policy_record, read_policy_weights, write_policies
-from dr_q.spaces import ActionScale, ContinuousActions, Image, Part, Spaces, Vector, spaces_from_json
+from dr_q.spaces import Image, Part, Spaces, Vector, spaces_from_json, to_env_action
 
 _act = jax.jit(lambda networks, obs: networks(obs))
 
@@ -30,11 +29,7 @@ class Policy:
         self._networks = networks
         self.spaces: Spaces = spaces_from_json(record["spaces"])
         """What it observes, and how it acts."""
-        action = self.spaces.action
-        if not isinstance(action, ContinuousActions):
-            raise TaskError("this policy has discrete actions, which this version cannot act in")
-        self._scale = ActionScale(action)
-        self._action_shape = (action.dim,) if action.shape is None else action.shape
+        self._to_env = to_env_action(self.spaces.action)
         self.task: str = record["task"]
         """What it was trained on."""
         self.seed = seed
@@ -77,11 +72,10 @@ class Policy:
             obs: As the environment gives it. Image policies take the last `stack` frames, stacked along the channel
                 axis, oldest first, channels first; `episode()` does this for you.
         """
-        actions = self._scale.to_env(self.act_unit(obs))
-        return actions.reshape((*actions.shape[:-1], *self._action_shape))
+        return self._to_env(self.act_unit(obs))
 
     def act_unit(self, obs: Any) -> np.ndarray:
-        """The same as vectors in [-1, 1]."""
+        """The same as vectors in [-1, 1]; discrete actions as one-hot vectors."""
         name, part = self._single
         x = self._joined(obs)
         single = x.shape == part.shape
