@@ -201,7 +201,7 @@ def test_images_of_gymnasium_are_stacked_channels_first():
         (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds.*gymnasium.wrappers.TransformAction"),
         (toys.NotMade, r"NotMade cannot be made: RuntimeError: no robot there \(.*toys.py, line \d+\)"),
         (toys.Leaves, r"Leaves cannot be made: SystemExit: 3 \(.*toys.py, line \d+\)"),
-        (toys.TextObs, "TextObs has observations in .* DR.Q needs a Box or a Dict of boxes"),
+        (toys.TextObs, "TextObs has observations in .* DR.Q needs Box, Discrete, .*TransformObservation"),
         (toys.WholeActions, r"actions in Box\(0, 10, \(2,\), int32\); DR.Q gives real numbers"),
         (toys.NoActions, "DR.Q gives real numbers, at least one"),
         (toys.TinyPixels, r"images of \(30, 84, 3\) .* at least 31 x 31; wrap it to give larger ones"),
