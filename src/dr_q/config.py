@@ -304,6 +304,10 @@ class Config:
         "relu", group=_ACTOR, paper="Actor activation function", choices=_ACTIVATIONS
     )
 
+    gumbel_temperature: float = setting(
+        10.0, "temperature of the Gumbel-softmax that samples discrete actions", group=_ACTOR, above=0
+    )
+
     critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0)
     critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0)
     critic_hidden: int = setting(
