@@ -420,7 +420,10 @@ def config_from_json(config: Mapping[str, Any] | None) -> Config:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    return Config(**{name: plain_value(value) for name, value in config.items()})
+    try:
+        return Config(**{name: plain_value(value) for name, value in config.items()})
+    except ConfigError as error:  # it was allowed once
+        raise DamagedFileError(f"the settings of the algorithm are damaged: {error}") from None
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:

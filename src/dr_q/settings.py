@@ -15,7 +15,7 @@ from dr_q.config import (
     settings_of,
 )
 from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
-from dr_q.kit import ConfigError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
     import gymnasium
@@ -97,7 +97,11 @@ class Settings:
         unknown = [name for name in known if name not in {field.name for field in dataclasses.fields(Settings)}]
         if unknown:
             raise ConfigError(f"made by another version of dr-q (unknown setting '{unknown[0]}'): use that one")
-        return Settings(**{**known, "config": config_from_json(record.get("config")), "task": task or record["task"]})
+        config = config_from_json(record.get("config"))
+        try:
+            return Settings(**{**known, "config": config, "task": task or record["task"]})
+        except ConfigError as error:  # it was allowed once
+            raise DamagedFileError(f"the settings in run.json are damaged: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +127,11 @@ class Execution:
         None,
         "largest memory to use of each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, otherwise="all of it",
+    )  # fmt: skip
+    max_failed_checkpoints: int = setting(
+        3,
+        "checkpoints in a row that could not be written, after which the run stops; before that it continues",
+        group=_EXECUTION, least=1,
     )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
 
