@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dr_q.config import (
-    PRESETS,
     Config,
     check_settings,
     config_from_json,
     current_names,
+    is_known_preset,
     preset,
     setting,
     settings_of,
@@ -143,7 +143,7 @@ def callable_name(task: str) -> str | None:
 def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
     of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
-    config = dataclasses.asdict(preset(preset_name)) if preset_name in PRESETS else {}
+    config = dataclasses.asdict(preset(preset_name)) if is_known_preset(preset_name) else {}
     return {**of_run, "steps": default_steps(task), **config}
 
 
@@ -159,7 +159,7 @@ def make_settings(
 
     Args:
         task: A task's name, or a callable that makes an environment.
-        preset_name: One of `dr_q.PRESETS`.
+        preset_name: One of `dr_q.PRESETS`, or several joined by +.
         changes: Fields of `Config` that differ from the preset.
         steps: Agent steps of each seed; None is the paper's budget.
         rest: Other fields of `Settings`.

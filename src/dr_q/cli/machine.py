@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import dr_q
-from dr_q.cli.options import argument, option, options_of
+from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import say
 from dr_q.config import Config
 from dr_q.settings import Execution, Settings
@@ -18,6 +18,7 @@ class Doctor:
 
     task: str | None = argument(None, "a task: print the memory that a run of it needs", metavar="TASK")
     preset: str = option("dr.q", "its preset")
+    preset_file: Path | None = preset_file()
     run_settings: dict[str, Any] = options_of(Settings, "seeds", "steps")
 
     def run(self) -> int:
@@ -25,6 +26,7 @@ class Doctor:
         from dr_q.diagnostics.doctor import examine, memory_plan
         from dr_q.settings import make_settings
 
+        use_presets(self.preset_file)
         for finding in examine():
             mark = "ok  " if finding.ok else "--  "
             fix = "" if finding.ok else f"  ->  {finding.fix}"
@@ -44,6 +46,7 @@ class Bench:
     task: str = argument("dmc/cheetah-run", "any task that `dr-q train` takes", metavar="TASK")
     steps: int = option(1_000, "agent steps to time, after exploration", least=1)
     preset: str = option("dr.q", "networks and batch size are this preset's")
+    preset_file: Path | None = preset_file()
     with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")
     json: Path | None = option(None, "a file to write the numbers to as well", metavar="FILE")
     run_settings: dict[str, Any] = options_of(Settings, "seeds")
@@ -55,6 +58,7 @@ class Bench:
         from dr_q.diagnostics.bench import bench
         from dr_q.settings import make_settings
 
+        use_presets(self.preset_file)
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring
         settings = make_settings(self.task, preset_name=self.preset, changes=self.algorithm, **self.run_settings)
