@@ -124,11 +124,38 @@ class Execution:
         "largest memory to use of each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, otherwise="all of it",
     )  # fmt: skip
+    log_every: int = setting(
+        1_000,
+        "agent steps between rows of metrics.csv, and points in TensorBoard and W&B",
+        group=_EXECUTION, unit="agent steps", least=1,
+    )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
+    wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")
+    wandb_entity: str | None = setting(
+        None, "the user or team there", group=_EXECUTION, metavar="NAME", otherwise="your default one"
+    )
+    wandb_group: str | None = setting(
+        None,
+        "the group of runs there",
+        group=_EXECUTION,
+        metavar="NAME",
+        otherwise="none; of a sweep, its folder's",
+    )
+    wandb_tags: tuple[str, ...] = setting(
+        (), "tags there", group=_EXECUTION, metavar="TAG...", otherwise="none",
+        check=("words", lambda x: isinstance(x, tuple) and all(isinstance(tag, str) for tag in x)),
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+
+    @property
+    def wandb_arguments(self) -> dict[str, Any]:
+        """Where the run belongs at Weights & Biases, as far as that is given."""
+        names = {"project": self.wandb_project, "entity": self.wandb_entity, "group": self.wandb_group}
+        given = {**names, "tags": list(self.wandb_tags)}
+        return {name: value for name, value in given.items() if value}
 
 
 RUN_SETTINGS = tuple(settings_of(Settings))

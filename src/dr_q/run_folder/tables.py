@@ -72,9 +72,12 @@ class RunTables:
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
         path = self.folder / name
         head = self._with_columns(path, columns)
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, head, restval="", lineterminator="\n")
-            writer.writerows(dict(zip(columns, row, strict=True)) for row in rows)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
+        writer.writerows(dict(zip(columns, row, strict=True)) for row in rows)
+        content = text.getvalue().encode()
+        with path.open("ab", buffering=len(content) + 1) as file:
+            file.write(content)  # in one piece: others read the file meanwhile, and should see whole rows
 
     def _with_columns(self, path: Path, columns: Sequence[str]) -> list[str]:
         """The file's columns, these among them: a file begun by an older version gets those that it lacks."""

@@ -11,8 +11,11 @@ from dr_q.settings import Settings
 class MetricWriters:
     """TensorBoard always, W&B where asked for."""
 
-    def __init__(self, folder: Path, settings: Settings, wandb: bool, purge_from: int | None = None):
-        """What a run that is resumed logged from step `purge_from` on, before, is not shown any more."""
+    def __init__(self, folder: Path, settings: Settings, wandb: bool, purge_from: int | None = None, **belongs: Any):
+        """What a run that is resumed logged from step `purge_from` on, before, is not shown any more.
+
+        `belongs`: project, entity, group and tags at Weights & Biases (`Execution.wandb_arguments`).
+        """
         from tensorboardX import SummaryWriter
 
         self._wandb: Any = None
@@ -23,7 +26,7 @@ class MetricWriters:
                 raise MissingPackageError(
                     f"{spelled('wandb')} needs wandb, which is not installed: pip install 'dr-q[wandb]'"
                 ) from error
-            named = {"project": "dr-q", "name": folder.name, "id": wandb_id(folder), "resume": "allow"}
+            named = {"project": "dr-q", **belongs, "name": folder.name, "id": wandb_id(folder), "resume": "allow"}
             self._wandb = library.init(**named, dir=str(folder), config=settings.to_json())
         self._writer = SummaryWriter(str(tensorboard_folder(folder)), purge_step=purge_from)
 
