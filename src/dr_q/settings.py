@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dr_q.config import (
-    PRESETS,
     Config,
     check_settings,
     config_from_json,
     current_names,
+    is_known_preset,
     preset,
     setting,
     settings_of,
@@ -133,11 +133,38 @@ class Execution:
         "checkpoints in a row that could not be written, after which the run stops; before that it continues",
         group=_EXECUTION, least=1,
     )  # fmt: skip
+    log_every: int = setting(
+        1_000,
+        "agent steps between rows of metrics.csv, and points in TensorBoard and W&B",
+        group=_EXECUTION, unit="agent steps", least=1,
+    )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
+    wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")
+    wandb_entity: str | None = setting(
+        None, "the user or team there", group=_EXECUTION, metavar="NAME", otherwise="your default one"
+    )
+    wandb_group: str | None = setting(
+        None,
+        "the group of runs there",
+        group=_EXECUTION,
+        metavar="NAME",
+        otherwise="none; of a sweep, its folder's",
+    )
+    wandb_tags: tuple[str, ...] = setting(
+        (), "tags there", group=_EXECUTION, metavar="TAG...", otherwise="none",
+        check=("words", lambda x: isinstance(x, tuple) and all(isinstance(tag, str) for tag in x)),
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+
+    @property
+    def wandb_arguments(self) -> dict[str, Any]:
+        """Where the run belongs at Weights & Biases, as far as that is given."""
+        names = {"project": self.wandb_project, "entity": self.wandb_entity, "group": self.wandb_group}
+        given = {**names, "tags": list(self.wandb_tags)}
+        return {name: value for name, value in given.items() if value}
 
 
 RUN_SETTINGS = tuple(settings_of(Settings))
@@ -152,7 +179,7 @@ def callable_name(task: str) -> str | None:
 def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
     of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
-    config = dataclasses.asdict(preset(preset_name)) if preset_name in PRESETS else {}
+    config = dataclasses.asdict(preset(preset_name)) if is_known_preset(preset_name) else {}
     return {**of_run, "steps": default_steps(task), **config}
 
 
@@ -168,7 +195,7 @@ def make_settings(
 
     Args:
         task: A task's name, or a callable that makes an environment.
-        preset_name: One of `dr_q.PRESETS`.
+        preset_name: One of `dr_q.PRESETS`, or several joined by +.
         changes: Fields of `Config` that differ from the preset.
         steps: Agent steps of each seed; None is the paper's budget.
         rest: Other fields of `Settings`.

@@ -345,7 +345,7 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     writers = MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True)
     writers.scalars({"x": 1.5}, 7)
     writers.close()
-    assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)
+    assert (heard[0]["name"], heard[0]["project"], heard[0]["config"]["steps"]) == ("a", "dr-q", 10)
     assert heard[1:] == [{"x": 1.5, "agent_steps": 7}, "finished"]
     MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 7).close()
     MetricWriters(tmp_path / "b", make_settings("dmc/cartpole-swingup", steps=10), True).close()
@@ -410,8 +410,7 @@ def test_a_run_that_is_stopped_at_once_says_how_to_resume(tmp_path, monkeypatch,
     monkeypatch.setattr("dr_q.training.signals.PATIENCE", 600)
 
     monkeypatch.setattr(loop.RunTables, "append_metrics", twice)
-    monkeypatch.setattr(loop, "LOG_EVERY", 60)
-    flags = [*tiny.flags(steps=80), "--checkpoint-every", "40"]
+    flags = [*tiny.flags(steps=80, log_every=60), "--checkpoint-every", "40"]
     assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(tmp_path / "run"), *flags]) == 130
     said = capsys.readouterr()
     assert f"stopped at step 60; resume from step 40 with: dr-q train --resume {tmp_path / 'run'}\n" in said.out

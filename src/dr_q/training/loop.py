@@ -43,7 +43,6 @@ from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 from dr_q.training.writers import MetricWriters
 
-LOG_EVERY = 1_000
 _STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
 _CORES_TO_EVALUATE = 6
 """Beyond one for each training simulator."""
@@ -217,7 +216,9 @@ class _Run:
         self.evaluator = Evaluator(self.learner, self.seeds, settings.eval_episodes, for_evaluation, pool)
         # A run without a checkpoint begins again, with the evaluation at step 0.
         purge_from = (self.step + 1 if self.step else 0) if resume else None
-        self.writers = MetricWriters(folder, settings, options.wandb, purge_from, self.display.say)
+        self.writers = MetricWriters(
+            folder, settings, options.wandb, purge_from, self.display.say, **options.wandb_arguments
+        )
 
     def close(self) -> None:
         """End what runs next to the loop."""
@@ -254,7 +255,7 @@ class _Run:
                 self.step += 1
                 if self.step % 50 == 0:
                     self.display.step(self.step)
-                if self.step % LOG_EVERY == 0:
+                if self.step % self.options.log_every == 0:
                     self._log()
         except KeyboardInterrupt:
             self.stopped_at_once()
@@ -390,6 +391,9 @@ class _Run:
         self.writers.scalars(
             {
                 **{f"train/{name}": float(x.mean()) for name, x in values.items()},
+                **{
+                    f"{name}/seed{seed}": float(x[i]) for name, x in values.items() for i, seed in enumerate(self.seeds)
+                },
                 **{f"time/{k}": v for k, v in timing.items()},
             },
             self.step,
