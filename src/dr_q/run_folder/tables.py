@@ -204,3 +204,5 @@ def _parse(content: bytes, path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(text, newline="")))
     except UnicodeDecodeError:
         raise DamagedFileError(f"{path} is not a CSV file: it is not text") from None
+    except csv.Error as error:  # a value of more than 131,072 characters, for instance
+        raise DamagedFileError(f"{path} is not a CSV file that can be read: {error}") from None
