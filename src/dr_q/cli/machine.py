@@ -8,7 +8,7 @@ from typing import Any
 import dr_q
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import say
-from dr_q.config import Config
+from dr_q.config import MOST_STEPS, Config
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
 
@@ -54,7 +54,7 @@ class Bench:
     """Measure this machine's throughput by part, as a table to paste into an issue."""
 
     task: str = argument("dmc/cheetah-run", "any task that `dr-q train` takes", metavar="TASK")
-    steps: int = option(1_000, "agent steps to time, after exploration", least=1)
+    steps: int = option(1_000, "agent steps to time, after exploration", least=1, most=MOST_STEPS)
     preset: str = option("dr.q", "networks and batch size are this preset's")
     preset_file: Path | None = preset_file()
     with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")
