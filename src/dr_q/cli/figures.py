@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import say, say_what_is_left_out
 from dr_q.cli.parse import Group
+from dr_q.config import MOST_STEPS
 from dr_q.kit import ConfigError
 
 
@@ -63,7 +64,7 @@ class Tsne(_Analysis):
     """Draw z_sa of replay samples in two dimensions by t-SNE, runs side by side (App. E.3)."""
 
     out: Path = option(Path("tsne.png"), "the figure; its points are written next to it as CSV", metavar="FILE")
-    samples: int = option(5_000, "transitions of each run, drawn uniformly from its replay", least=4)
+    samples: int = option(5_000, "transitions of each run, drawn uniformly from its replay", least=4, most=1_000_000)
     colour: Literal["value", "reward", "age"] = option(
         "value", "what colours show: the critics' value, the reward, or the age"
     )
@@ -101,7 +102,7 @@ class PrioritiesByAge(_Analysis):
     out: Path = option(
         Path("priorities.png"), "the figure; its numbers by age are written next to it as CSV", metavar="FILE"
     )
-    newest: int = option(100_000, "how many of the newest transitions", least=10)
+    newest: int = option(100_000, "how many of the newest transitions", least=10, most=MOST_STEPS)
     seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
     at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
 

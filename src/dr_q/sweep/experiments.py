@@ -211,7 +211,7 @@ def plan(
     seeds: int = SEEDS,
     steps: int | None = None,
     changes: dict[str, Any] | None = None,
-    **schedule: int | None,
+    **schedule: Any,
 ) -> Plan:
     """The paper's, or with other tasks, seeds, steps, evaluations and settings."""
     sweeps = []
