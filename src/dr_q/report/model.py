@@ -22,6 +22,7 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
+from dr_q.report.grids import Grid, grids_of
 from dr_q.report.numbers import count
 from dr_q.report.reference import Reference, ReferenceComparison, compare_with_reference
 from dr_q.report.results import Result, changes_of, train_command
@@ -255,6 +256,8 @@ class Report(NamedTuple):
     """Of suites of which all presets have run some tasks, and not all: over these."""
     profiles: list[Profile]
     comparisons: list[PresetComparison]
+    grids: list[Grid]
+    """Of presets whose runs differ in one or two settings."""
     references: list[str]
     """Names of the references."""
     reference_curves: list[Curve]
@@ -381,6 +384,7 @@ def build_report(
         common_means=[found for ground in grounds if (found := _common_means(ground, overall))],
         profiles=profiles,
         comparisons=_comparisons(suites, presets, base, results, at),
+        grids=grids_of(labelled, results, at),
         references=[reference.name for reference in references],
         reference_curves=_reference_curves(references, results),
         reference_comparisons=_reference_comparisons(results, presets, references, compare_at or (None,)),

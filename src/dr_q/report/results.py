@@ -91,6 +91,11 @@ def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
     return list(zip(runs, run_labels(runs), strict=True))
 
 
+def varying_settings(runs: Sequence[RunRecord]) -> list[str]:
+    """The settings in which runs of one task differ, of runs of one preset."""
+    return _differing(runs, [""] * len(runs)).get("", [])
+
+
 def _differing(runs: Sequence[RunRecord], labels: list[str]) -> dict[str, list[str]]:
     """For each label the settings in which its runs of one task differ; only those that all of them record."""
     by_task: dict[tuple[str, str], list[dict[str, Any]]] = {}

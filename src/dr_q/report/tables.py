@@ -25,6 +25,7 @@ from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict, interval_verdict
 from dr_q.report.wording import (
     aggregate_source,
     compared_over,
+    grid_note,
     how_early,
     how_late,
     mean_label,
@@ -313,6 +314,37 @@ def speed_table(report: Report) -> Table:
     return Table("speed", "Speed", columns, rows, [], notes if rows else [], missing)
 
 
+def grid_table(report: Report) -> Table:
+    """The score of every combination of settings that vary."""
+    columns = [
+        Column("preset", "text"),
+        Column("setting", "text"),
+        Column("value", "text"),
+        Column("second setting", "text"),
+        Column("second value", "text"),
+        Column("task", "text"),
+        Column("agent steps", "text"),
+        Column("seeds", "text"),
+        Column("score", "score"),
+        Column("normalised, mean over tasks", "unit"),
+    ]
+    rows, notes = [], []
+    for grid in report.grids:
+        for values in sorted(grid.labels, key=lambda v: [axis.index(x) for axis, x in zip(grid.axes, v, strict=True)]):
+            words = [word for pair in zip(grid.settings, map(setting_text, values), strict=True) for word in pair]
+            head: list[Cell] = [grid.preset, *words, *([None] * (4 - len(words)))]
+            seeds, steps = span(grid.seeds[values]), sorted(grid.steps.values())
+            if grid.overall:
+                cells = [*head, "all", span((steps[0], steps[-1])), seeds, None, grid.overall[values]]
+                rows.append(Row(cells, series=ours(grid.labels[values])))
+            for task, step in grid.steps.items():
+                cells = [*head, task, f"{step:,}", seeds, grid.by_task[task][values], None]
+                rows.append(Row(cells, suite_of(task), task, ours(grid.labels[values])))
+        notes.append(grid_note(grid))
+    missing = "No preset has runs of one task that differ in one or two settings."
+    return Table("grid", "Settings that vary", columns, rows, [], notes, missing)
+
+
 def runs_table(report: Report) -> Table:
     """How each run was made, and how long it took."""
     columns = [
@@ -452,6 +484,7 @@ TABLES: dict[str, Callable[[Report], Table]] = {
     "aggregates": aggregate_table,
     "improvement": improvement_table,
     "ablations": ablation_table,
+    "grid": grid_table,
     "reference": reference_table,
     "reference-tasks": reference_task_table,
     "runs": runs_table,
