@@ -72,7 +72,7 @@ def test_a_choice_alone_is_one_hot():
     np.testing.assert_array_equal(env.reset(0)[SINGLE], np.eye(16)[0])
 
 
-class OneImage(toys.Pixels):
+class OneImage(toys.Toy):
     """A Dict of nothing but an image, under the name that plain observations have."""
 
     observation_space = spaces.Dict({"obs": spaces.Box(0, 255, (40, 32, 4), np.uint8)})
