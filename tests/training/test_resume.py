@@ -93,19 +93,18 @@ def test_a_run_that_draws_uniformly_resumes_to_the_byte(tmp_path):
         assert json.load(file)["settings"]["config"]["sampling"] == "uniform"
 
 
-def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path, monkeypatch):
+def test_the_log_of_a_resumed_run_is_that_of_an_unbroken_one(tmp_path):
     """Stopped between two copies of the targets; its times are those of steps, without compiling."""
-    monkeypatch.setattr(loop, "LOG_EVERY", 2)
 
     def stop(evaluations):
         if evaluations[0].agent_steps == 85:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    settings = {**tiny.RUN, **tiny.SIZES, "eval_every": 85, "eval_episodes": 1}
+    settings = {**tiny.RUN, **tiny.SIZES, "eval_every": 85, "eval_episodes": 1, "log_every": 2}
     for name, callback in (("whole", None), ("broken", stop)):
         dr_q.train(toys.Walk, steps=tiny.STEPS, out=tmp_path / name, on_evaluation=callback, **settings)
     before = time.perf_counter()
-    dr_q.train(toys.Walk, resume=tmp_path / "broken", quiet=True)
+    dr_q.train(toys.Walk, resume=tmp_path / "broken", quiet=True, log_every=2)
     took = time.perf_counter() - before
     logs = []
     for name in ("whole", "broken"):

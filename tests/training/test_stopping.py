@@ -46,7 +46,7 @@ def test_an_evaluation_without_end_is_ended(tmp_path, monkeypatch):
 def test_too_little_exploration_is_called_that(tmp_path):
     with pytest.raises(TrainingError, match="no window of 5 transitions to learn from: too few steps yet"):
         dr_q.train(toys.Walk, steps=40, out=tmp_path / "run", **{**tiny.RUN, **tiny.SIZES, "exploration_steps": 5})
-    with pytest.raises(dr_q.ConfigError, match="exploration_steps must be a whole number, at least 1, got 0"):
+    with pytest.raises(dr_q.ConfigError, match=r"exploration_steps must be a whole number between 1 and .*, got 0"):
         dr_q.train(toys.Walk, exploration_steps=0)
 
 
@@ -158,17 +158,17 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
     home = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=home).stdout
     assert said.splitlines() == [
-        "steps must be a whole number, at least 1, got 1000.0",
+        "steps must be a whole number between 1 and 1000000000, got 1000.0",
         "unknown setting 'eval_evry'; did you mean 'eval_every'?",
-        "max_minutes must be a number, more than 0, got -1",
-        "max_minutes must be a number, more than 0, got nan",
+        "max_minutes must be a number, more than 0 and at most 1000000000, got -1",
+        "max_minutes must be a number, more than 0 and at most 1000000000, got nan",
         "seed must be a whole number between 0 and 4294967295, got 1.5",
         "discount must be a number between 0 and 1, got '0.9'",
-        "actor_learning_rate must be a number, at least 0, got inf",
+        "actor_learning_rate must be a number between 0 and 1, got inf",
         "reward_range must be two numbers, the lower first, within +-80, got 5",
         "reward_range must be two numbers, the lower first, within +-80, got (-1000, 1000)",
         "reward_scaling must be True or False, got 'no'",
-        "device_memory must be a number, more than 0, got nan",
+        "device_memory must be a number, more than 0 and at most 1000000000, got nan",
         *(
             f"got {kind} as a task; give a name, or a callable that makes a new environment each time: a class, or "
             "lambda: MyEnv(...)"
@@ -322,7 +322,7 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
     )
     assert main(["train", "my_robot:Robot-v0", "--out", "run", *tiny.flags(steps=40)]) == 0
     assert main(["eval", "run", "--episodes", "0"]) == 2
-    assert "--episodes must be a whole number, at least 1, got 0" in capsys.readouterr().err
+    assert "--episodes must be a whole number between 1 and 100000, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("begins", "purged"), [(None, []), (0, [0]), (4, [4])])
@@ -345,7 +345,7 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     writers = MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True)
     writers.scalars({"x": 1.5}, 7)
     writers.close()
-    assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)
+    assert (heard[0]["name"], heard[0]["project"], heard[0]["config"]["steps"]) == ("a", "dr-q", 10)
     assert heard[1:] == [{"x": 1.5, "agent_steps": 7}, "finished"]
     MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 7).close()
     MetricWriters(tmp_path / "b", make_settings("dmc/cartpole-swingup", steps=10), True).close()
@@ -410,8 +410,7 @@ def test_a_run_that_is_stopped_at_once_says_how_to_resume(tmp_path, monkeypatch,
     monkeypatch.setattr("dr_q.training.signals.PATIENCE", 600)
 
     monkeypatch.setattr(loop.RunTables, "append_metrics", twice)
-    monkeypatch.setattr(loop, "LOG_EVERY", 60)
-    flags = [*tiny.flags(steps=80), "--checkpoint-every", "40"]
+    flags = [*tiny.flags(steps=80, log_every=60), "--checkpoint-every", "40"]
     assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(tmp_path / "run"), *flags]) == 130
     said = capsys.readouterr()
     assert f"stopped at step 60; resume from step 40 with: dr-q train --resume {tmp_path / 'run'}\n" in said.out

@@ -47,7 +47,7 @@ def examine() -> Iterator[Finding]:
         ("matplotlib", "plot", "dr-q plot"),
         ("imageio_ffmpeg", "video", "dr-q video"),
         ("wandb", "wandb", "--wandb"),
-        ("rliable", "report", "dr-q compare, report, analyse, experiment"),
+        ("sklearn", "report", "dr-q compare, report, analyse, experiment"),
         ("ray", "ray", "dr-q sweep, experiment"),
     ):
         there = importlib.util.find_spec(module) is not None

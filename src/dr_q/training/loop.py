@@ -10,14 +10,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dr_q import agent as drq
 from dr_q.config import changed_settings
-from dr_q.envs import Pool, ProcessPool, Source, Transitions, cores, open_pool
+from dr_q.envs import EnvSpec, Pool, ProcessPool, Source, Transitions, cores, open_pool
 from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError, spelled
 from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load_newest, to_checkpoint
@@ -37,13 +37,12 @@ from dr_q.settings import Execution, Settings
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
 from dr_q.training.failed_writes import FailedCheckpoints, check_settings_of, why
-from dr_q.training.plan import plan_for
+from dr_q.training.plan import Plan, plan_for
 from dr_q.training.signals import Signals
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 from dr_q.training.writers import MetricWriters
 
-LOG_EVERY = 1_000
 _STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
 _CORES_TO_EVALUATE = 6
 """Beyond one for each training simulator."""
@@ -122,7 +121,12 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
 
 def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
     keep_compiled_programs()
-    pool = training_pool(settings, options.in_process)
+    planned: list[Plan] = []
+
+    def plan(spec: EnvSpec) -> None:
+        planned.append(plan_for(settings, spec, options.device_memory))  # may refuse
+
+    pool = training_pool(settings, options.in_process, plan)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
     run: _Run | None = None
 
@@ -137,7 +141,7 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
 
     try:
         with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
-            run = _Run(settings, folder, options, pool, for_evaluation, resume)
+            run = _Run(settings, folder, options, pool, for_evaluation, planned[0], resume)
             try:
                 return run.go(signals)
             finally:
@@ -146,9 +150,12 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
         pool.close()
 
 
-def training_pool(settings: Settings, in_process: bool | None = None) -> Pool:
-    """Simulators to train on: in this process or, by default for several seeds, in a process for each."""
-    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process)
+def training_pool(settings: Settings, in_process: bool | None, accept: Callable[[EnvSpec], None]) -> Pool:
+    """Simulators to train on: in this process or, by default for several seeds, in a process for each.
+
+    `accept` may refuse the first seed's environment before those of the others are started.
+    """
+    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process, accept=accept)
 
 
 def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
@@ -159,9 +166,9 @@ def evaluation_pool(settings: Settings, background: bool | None = None) -> Calla
     return (lambda: _pool(settings, in_process=False, spin=False)) if background else None
 
 
-def _pool(settings: Settings, *, in_process: bool, spin: bool | None = None) -> Pool:
+def _pool(settings: Settings, **how: Any) -> Pool:
     source = Source(settings.task, settings.noise_dims)
-    return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process, spin=spin)
+    return open_pool(source, settings.seed_list, settings.eval_episodes, **how)
 
 
 class _Run:
@@ -174,6 +181,7 @@ class _Run:
         options: Options,
         pool: Pool,
         for_evaluation: Callable[[], Pool] | None,
+        plan: Plan,
         resume: bool,
     ):
         self.settings, self.config, self.options, self.pool, self.folder = (
@@ -184,13 +192,11 @@ class _Run:
             folder,
         )
         self.seeds = settings.seed_list
-        spec = pool.spec
         changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
         self.display = Display(settings, options.quiet)
         self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
         self.tables = RunTables(folder, self.display.say)
         self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
-        plan = plan_for(settings, spec, options.device_memory)  # may refuse
         self.display.plan(plan)
         if settings.steps <= self.config.exploration_steps:
             self.display.say(
@@ -217,7 +223,9 @@ class _Run:
         self.evaluator = Evaluator(self.learner, self.seeds, settings.eval_episodes, for_evaluation, pool)
         # A run without a checkpoint begins again, with the evaluation at step 0.
         purge_from = (self.step + 1 if self.step else 0) if resume else None
-        self.writers = MetricWriters(folder, settings, options.wandb, purge_from, self.display.say)
+        self.writers = MetricWriters(
+            folder, settings, options.wandb, purge_from, self.display.say, **options.wandb_arguments
+        )
 
     def close(self) -> None:
         """End what runs next to the loop."""
@@ -254,7 +262,7 @@ class _Run:
                 self.step += 1
                 if self.step % 50 == 0:
                     self.display.step(self.step)
-                if self.step % LOG_EVERY == 0:
+                if self.step % self.options.log_every == 0:
                     self._log()
         except KeyboardInterrupt:
             self.stopped_at_once()
@@ -390,6 +398,9 @@ class _Run:
         self.writers.scalars(
             {
                 **{f"train/{name}": float(x.mean()) for name, x in values.items()},
+                **{
+                    f"{name}/seed{seed}": float(x[i]) for name, x in values.items() for i, seed in enumerate(self.seeds)
+                },
                 **{f"time/{k}": v for k, v in timing.items()},
             },
             self.step,

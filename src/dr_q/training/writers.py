@@ -33,6 +33,7 @@ class MetricWriters:
         wandb: bool,
         purge_from: int | None = None,
         say: Say = lambda _: None,
+        **belongs: Any,
     ):
         """
         Args:
@@ -41,6 +42,7 @@ class MetricWriters:
             wandb: Whether to log there.
             purge_from: What a run that is resumed logged from this step on, before, is not shown any more.
             say: Takes a line when values cannot be written, and when they can again.
+            belongs: Project, entity, group and tags at Weights & Biases (`Execution.wandb_arguments`).
         """
         self._threads: list[_Background] = []
         if wandb:
@@ -50,7 +52,7 @@ class MetricWriters:
                 raise MissingPackageError(
                     f"{spelled('wandb')} needs wandb, which is not installed: pip install 'dr-q[wandb]'"
                 ) from error
-            named = {"project": "dr-q", "name": folder.name, "id": wandb_id(folder), "resume": "allow"}
+            named = {"project": "dr-q", **belongs, "name": folder.name, "id": wandb_id(folder), "resume": "allow"}
             named |= {"dir": str(folder), "config": settings.to_json()}
             self._threads.append(_Background("Weights & Biases", _WandB(lambda: library.init(**named)), say))
         tensorboard = _TensorBoard(tensorboard_folder(folder), purge_from)
