@@ -40,14 +40,15 @@ TIMEOUT_S = 90
 SETTINGS: dict[str, Any] = {
     **tiny.SIZES,
     "seeds": 2,
-    "in_process": True,
     "steps": STEPS,
     "checkpoint_every": EVERY,
     "keep_checkpoints": 3,
     "eval_every": 40,
     "eval_episodes": 1,
 }
-ARGUMENTS = ["train", "tests.faults.envs:drq-watched-v0"]
+EXECUTION = ["--in-process", "True", "--log-every", str(EVERY)]
+"""In one process, which the faults of environments are for."""
+ARGUMENTS = ["train", "tests.faults.envs:drq-watched-v0", *EXECUTION]
 ARGUMENTS += [part for name, value in SETTINGS.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 KILLED, DONE, FAILED, INTERRUPTED, TERMINATED = -9, 0, 1, 130, 143
 
@@ -373,11 +374,11 @@ def attempt(arguments: list[str], a: Attempt) -> Ended:
 
 def _in_child(arguments: list[str], a: Attempt) -> int:
     from dr_q.cli import main
-    from dr_q.training import failed_writes, loop, writers
+    from dr_q.training import failed_writes, writers
     from tests.faults import envs
 
     sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
-    loop.LOG_EVERY, writers.RETRY_S, failed_writes._PAUSE_S = EVERY, 0.2, 0.1
+    writers.RETRY_S, failed_writes._PAUSE_S = 0.2, 0.1  # pyright: ignore[reportPrivateUsage]
     envs.AT.update(a.environment)
     shim = ctypes.CDLL(None)
     shim.drq_fault_error(a.errno)
@@ -438,7 +439,7 @@ class Soak:
         arguments = [*ARGUMENTS, "--out", str(self.run)]
         for number in range(12):
             if (self.run / "run.json").exists():
-                arguments = ["train", "--resume", str(self.run)]
+                arguments = ["train", "--resume", str(self.run), *EXECUTION]
             damage = self.damage() if number else None
             last = number == 11
             fault = None if last else self.next_kind("fault", list(ON_THE_WAY))
