@@ -135,6 +135,16 @@ class Execution:
         "largest memory to use of each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
     )  # fmt: skip
+    env_timeout: float = setting(
+        300.0,
+        "seconds after which an environment that does not answer has failed",
+        group=_EXECUTION, unit="seconds", above=0, most=MOST_STEPS,
+    )  # fmt: skip
+    max_env_restarts: int = setting(
+        0,
+        "how often in a run environments that fail are started again, each in a new episode; then the run ends",
+        group=_EXECUTION, least=0, most=MOST_STEPS,
+    )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
 
     def __post_init__(self) -> None:
