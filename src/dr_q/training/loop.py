@@ -38,6 +38,7 @@ from dr_q.run_folder import (
 from dr_q.settings import Execution, Settings
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
+from dr_q.training.health import Health, metric_values
 from dr_q.training.plan import Plan, plan_for
 from dr_q.training.signals import Signals
 from dr_q.training.step import PARTS, Clock, Stepper
@@ -234,7 +235,7 @@ class _Run:
         self.learner = Learner(plan.spec, self.seeds)
         self.step = 0
         self.evaluated_at = -1
-        self.diverged: set[int] = set()
+        self.health = Health(self.config, self.seeds, self.learner, self.display.say, self._last_checkpoint)
         arrived, encoder_metrics = self._resume() if resume else (None, None)
         rows = last_metrics(folder) if resume else []
         self.restarts_before = {int(row["seed"]): int(row.get("env_restarts") or 0) for row in rows}
@@ -285,8 +286,11 @@ class _Run:
                     return self._end(status, 0 if done else signals.received)
                 self._train_step()
                 self.step += 1
+                self.health.check_actions(self.stepper, self.step)
                 if self.step % 50 == 0:
                     self.display.step(self.step)
+                    self.health.check_metrics(self.stepper.metrics_before, None, self.step)
+                    self.health.check_rewards(*self.pool.reward_range())
                 if self.step % LOG_EVERY == 0:
                     self._log()
         except KeyboardInterrupt:
@@ -394,10 +398,7 @@ class _Run:
         if metrics is None or encoder is None:
             return
         self._check_draws()
-        values = dict(zip(drq.metric_names(self.config), np.asarray(metrics).T, strict=True))
-        values["encoder_loss"] = np.asarray(encoder.loss)
-        for term in drq.TERMS:
-            values[f"encoder_{term.name}"] = np.asarray(encoder.terms[term.name])
+        values = metric_values(self.config, metrics, encoder)
         timing = {f"ms_{part}": per_step.get(f"ms_{part}", 0.0) for part in _PARTS}
         columns = ["seed", "agent_steps", *values, *timing, "env_restarts"]
         rows = [
@@ -411,7 +412,7 @@ class _Run:
             for i, seed in enumerate(self.seeds)
         ]
         self.tables.append_metrics(columns, rows)
-        self._look_for_divergence(values)
+        self.health.check(values, self.step)
         self.writers.scalars(
             {
                 **{f"train/{name}": float(x.mean()) for name, x in values.items()},
@@ -420,26 +421,9 @@ class _Run:
             self.step,
         )
 
-    def _look_for_divergence(self, values: dict[str, np.ndarray]) -> None:
-        """Say which seeds compute with NaN or infinite numbers; end if all do."""
-        lost = {
-            seed: name
-            for i, seed in enumerate(self.seeds)
-            for name, x in reversed(values.items())
-            if not np.isfinite(x[i]).all()
-        }
-        for seed in lost.keys() - self.diverged:
-            self.display.say(f"seed {seed} has diverged: {lost[seed]} is NaN or infinite at step {self.step:,}")
-        self.diverged |= lost.keys()
-        if self.diverged == set(self.seeds):
-            raise TrainingError(
-                f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is NaN or infinite): "
-                f"look for rewards or observations that are very large, and scale them; {self._last_checkpoint()}"
-            )
-
     def _last_checkpoint(self) -> str:
         saved = self.checkpoints.steps()
-        return f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
+        return f"the last good checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
 
     def _checkpoint(self) -> None:
         self.clock.lap("other")
@@ -447,6 +431,7 @@ class _Run:
         assert learner.pending is not None
         assert arrived is not None
         self._check_draws()
+        self.health.check_weights(self.step)
         frames = None if learner.frames is None else learner.frames.rings
         states = jax.block_until_ready(learner.states)
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
