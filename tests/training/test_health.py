@@ -103,7 +103,7 @@ def test_the_range_that_would_do_is_named(lowest, highest, bounds, said):
         assert re.search(said, told[0])
         needed = [float(word) for word in told[0].split("train with reward_range ")[1:] for word in word.split()]
         if needed:
-            low, high = reward_bounds(dr_q.Config(reward_range=tuple(needed)))
+            low, high = reward_bounds(dr_q.Config(reward_range=(needed[0], needed[1])))
             assert low <= lowest
             assert highest <= high
     unused: list[str] = []

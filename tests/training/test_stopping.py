@@ -423,9 +423,7 @@ class Shortening(toys.Walk):
 def test_a_replay_that_runs_out_of_windows_ends_the_run_before_a_checkpoint_of_it(tmp_path):
     """The ring of 60 slots forgets the long episodes: updates would learn from whatever the last slot holds."""
     settings = {**tiny.RUN, **tiny.SIZES, "replay_capacity": 60, "in_process": True, "eval_every": 1_000}
-    with pytest.raises(
-        TrainingError, match=r"no window of 5 transitions left .* the last good checkpoint is of step \d+"
-    ):
+    with pytest.raises(TrainingError, match=r"no window of 5 transitions left .* last good checkpoint is of step \d+"):
         dr_q.train(Shortening, steps=400, out=tmp_path / "run", **settings)
     run = read_run_json(tmp_path / "run")
     assert run["status"] == "failed"
