@@ -32,7 +32,15 @@ NOT_IN_CONFIG = {  # the optimiser and the initialisers, which are code
     "Weight initialization (all networks)",
     "Bias initialization (all networks)",
 }
-NOT_IN_TABLE = {"sampling", "pixel_shift", "done_weight", "reward_scaling", "critic_grad_clip", "pre_tanh_weight"}
+NOT_IN_TABLE = {
+    "sampling",
+    "pixel_shift",
+    "gumbel_temperature",
+    "done_weight",
+    "reward_scaling",
+    "critic_grad_clip",
+    "pre_tanh_weight",
+}
 DECLARED = [(kind, name) for kind in (Settings, Execution, Config) for name in settings_of(kind)]
 
 

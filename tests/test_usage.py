@@ -173,7 +173,7 @@ def test_the_exit_code_is_the_errors(kind, code, monkeypatch, capsys):
     ("words", "package", "extra"),
     [
         (["plot", "tests/data/runs-675da62/states", "--out", "OUT"], "matplotlib", "plot"),
-        (["report", "tests/data/runs-675da62/states", "--out", "OUT"], "rliable", "report"),
+        (["report", "tests/data/runs-675da62/states", "--out", "OUT"], "matplotlib", "report"),
         (["analyse", "tsne", "tests/data/runs-675da62/states", "--out", "OUT"], "sklearn", "report"),
     ],
 )

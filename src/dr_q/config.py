@@ -6,9 +6,12 @@ declarations. No jax here: run folders and reports read settings too.
 
 import dataclasses
 import math
+import re
+import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -344,6 +347,10 @@ class Config:
         "relu", group=_ACTOR, paper="Actor activation function", choices=_ACTIVATIONS
     )
 
+    gumbel_temperature: float = setting(
+        10.0, "temperature of the Gumbel-softmax that samples discrete actions", group=_ACTOR, above=0, most=1e6
+    )
+
     critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0, most=1)
     critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0, most=_MOST_WEIGHT)
     critic_hidden: int = setting(
@@ -425,25 +432,111 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_hidden": 128,
     },
 }
-"""What each preset changes, and nothing else."""
+"""What each preset changes, and nothing else; `load_presets` adds those of a file."""
+_BUILT_IN = frozenset(PRESETS)
+_PRESET_NAME = re.compile(r"(?!noise\d+$)[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Names are parts of folder names, and results of noisy states are listed as PRESET+noise50."""
 
 
 def preset(name: str, **changes: Any) -> Config:
     """The config of a preset.
 
     Args:
-        name: One of `PRESETS`.
+        name: One of `PRESETS`, or several joined by +: `quick+no-infonce`. Of two that change the same setting the
+            last one wins.
         changes: Further changes by field name.
 
     Raises:
         ConfigError: For an unknown preset or setting, or a value that is not allowed.
     """
-    if name not in PRESETS:
-        hint = did_you_mean(name, PRESETS)
-        raise ConfigError(f"unknown preset '{name}'{hint or ';'} presets: {', '.join(PRESETS)}")
     changes = current_names(changes, Config)
     check_names(changes)
-    return Config(**{**PRESETS[name], **changes})
+    return Config(**{**preset_changes(name), **changes})
+
+
+def preset_changes(name: str) -> dict[str, Any]:
+    """What a preset, or several joined by +, change from DR.Q."""
+    found: dict[str, Any] = {}
+    for part in name.split("+"):
+        if part not in PRESETS:
+            hint = did_you_mean(part, PRESETS)
+            raise ConfigError(f"unknown preset '{part}'{hint or ';'} presets: {', '.join(PRESETS)}")
+        found |= PRESETS[part]
+    return found
+
+
+def is_known_preset(name: str) -> bool:
+    """Whether there is such a preset in this process."""
+    return all(part in PRESETS for part in name.split("+"))
+
+
+def presets_of_files(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Of the presets that these names consist of, those that are not built in: what each changes from DR.Q."""
+    parts = dict.fromkeys(part for name in names for part in name.split("+"))
+    return {part: dict(PRESETS[part]) for part in parts if part in PRESETS and part not in _BUILT_IN}
+
+
+def add_presets(presets: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make presets known by name in this process; what each changes from DR.Q is checked.
+
+    Raises:
+        ConfigError: For a name that is built in or cannot be a name, and for settings that cannot be.
+    """
+    for name, changes in presets.items():
+        if name in _BUILT_IN:
+            raise ConfigError(f"preset '{name}' is built in; choose another name")
+        if not _PRESET_NAME.fullmatch(name):
+            raise ConfigError(
+                f"'{name}' cannot be the name of a preset: letters, digits, '.', '_' and '-', and not noise with a "
+                "number, which stands for noisy states"
+            )
+        try:
+            config = preset("dr.q", **changes)
+        except ConfigError as error:
+            raise ConfigError(f"preset '{name}': {error}") from None
+        PRESETS[name] = {field: getattr(config, field) for field in current_names(changes, Config)}
+
+
+def load_presets(path: str | Path) -> list[str]:
+    """Make the presets of a TOML file known by name in this process.
+
+    Each table of the file is a preset. `base` names the preset that it starts from (dr.q if it is left out; also one
+    that the file defines above it, or several joined by +); everything else is a setting of `Config`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The names of its presets.
+
+    Raises:
+        ConfigError: For a file that cannot be read so.
+
+    Example:
+        >>> dr_q.load_presets("mine.toml")  # doctest: +SKIP
+        ['large-batch', 'large-batch-slow-fade']
+        >>> dr_q.train("dmc/walker-run", preset="large-batch")  # doctest: +SKIP
+    """
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise ConfigError(f"{path} cannot be read as a TOML file of presets: {why}") from None
+    if not tables:
+        raise ConfigError(f'{path} has no preset; a preset is a table: [NAME], base = "dr.q", settings with values')
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: '{name}' is in no preset; put it under the preset's name: [NAME]")
+        changes = {key.replace("-", "_"): value for key, value in table.items()}
+        base = changes.pop("base", "dr.q")
+        try:
+            if not isinstance(base, str):
+                raise ConfigError(f"preset '{name}': base must be the name of a preset, got {base!r}")
+            add_presets({name: {**preset_changes(base), **current_names(changes, Config)}})
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+    return list(tables)
 
 
 def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -464,12 +557,15 @@ def config_from_json(config: Mapping[str, Any] | None) -> Config:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    return Config(**{name: plain_value(value) for name, value in config.items()})
+    try:
+        return Config(**{name: plain_value(value) for name, value in config.items()})
+    except ConfigError as error:  # it was allowed once
+        raise DamagedFileError(f"the settings of the algorithm are damaged: {error}") from None
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a config, also one from JSON, that differ from this version's preset; none if it is unknown."""
-    if preset_name not in PRESETS:
+    if not is_known_preset(preset_name):
         return {}
     usual = dataclasses.asdict(preset(preset_name))
     return {name: value for name, value in config.items() if plain_value(value) != usual.get(name)}

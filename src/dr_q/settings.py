@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from dr_q.config import (
     MOST_STEPS,
-    PRESETS,
     Config,
     check_settings,
     config_from_json,
     current_names,
+    is_known_preset,
     preset,
     setting,
     settings_of,
 )
 from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
-from dr_q.kit import ConfigError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
     import gymnasium
@@ -108,7 +108,11 @@ class Settings:
         unknown = [name for name in known if name not in {field.name for field in dataclasses.fields(Settings)}]
         if unknown:
             raise ConfigError(f"made by another version of dr-q (unknown setting '{unknown[0]}'): use that one")
-        return Settings(**{**known, "config": config_from_json(record.get("config")), "task": task or record["task"]})
+        config = config_from_json(record.get("config"))
+        try:
+            return Settings(**{**known, "config": config, "task": task or record["task"]})
+        except ConfigError as error:  # it was allowed once
+            raise DamagedFileError(f"the settings in run.json are damaged: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +149,43 @@ class Execution:
         "how often in a run environments that fail are started again, each in a new episode; then the run ends",
         group=_EXECUTION, least=0, most=MOST_STEPS,
     )  # fmt: skip
+    max_failed_checkpoints: int = setting(
+        3,
+        "checkpoints in a row that could not be written, after which the run stops; before that it continues",
+        group=_EXECUTION, least=1, most=MOST_STEPS,
+    )  # fmt: skip
+    log_every: int = setting(
+        1_000,
+        "agent steps between rows of metrics.csv, and points in TensorBoard and W&B",
+        group=_EXECUTION, unit="agent steps", least=1, most=MOST_STEPS,
+    )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
+    wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")
+    wandb_entity: str | None = setting(
+        None, "the user or team there", group=_EXECUTION, metavar="NAME", otherwise="your default one"
+    )
+    wandb_group: str | None = setting(
+        None,
+        "the group of runs there",
+        group=_EXECUTION,
+        metavar="NAME",
+        otherwise="none; of a sweep, its folder's",
+    )
+    wandb_tags: tuple[str, ...] = setting(
+        (), "tags there", group=_EXECUTION, metavar="TAG...", otherwise="none",
+        check=("words", lambda x: isinstance(x, tuple) and all(isinstance(tag, str) for tag in x)),
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+
+    @property
+    def wandb_arguments(self) -> dict[str, Any]:
+        """Where the run belongs at Weights & Biases, as far as that is given."""
+        names = {"project": self.wandb_project, "entity": self.wandb_entity, "group": self.wandb_group}
+        given = {**names, "tags": list(self.wandb_tags)}
+        return {name: value for name, value in given.items() if value}
 
 
 RUN_SETTINGS = tuple(settings_of(Settings))
@@ -164,7 +200,7 @@ def callable_name(task: str) -> str | None:
 def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
     of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
-    config = dataclasses.asdict(preset(preset_name)) if preset_name in PRESETS else {}
+    config = dataclasses.asdict(preset(preset_name)) if is_known_preset(preset_name) else {}
     return {**of_run, "steps": default_steps(task), **config}
 
 
@@ -180,7 +216,7 @@ def make_settings(
 
     Args:
         task: A task's name, or a callable that makes an environment.
-        preset_name: One of `dr_q.PRESETS`.
+        preset_name: One of `dr_q.PRESETS`, or several joined by +.
         changes: Fields of `Config` that differ from the preset.
         steps: Agent steps of each seed; None is the paper's budget.
         rest: Other fields of `Settings`.

@@ -308,7 +308,10 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
             "--batch-size must be a whole number between 1 and 65536, got 0",
         ),
         (["train", "gym/Hopper-v4", "--seeds", "0"], "--seeds must be a whole number between 1 and 1000, got 0"),
-        (["train", "gym/CartPole-v1"], "CartPole-v1 has Discrete actions; DR.Q needs a Box"),
+        (
+            ["train", "tests.envs.toys:drq-unbounded-v0"],
+            "tests.envs.toys:drq-unbounded-v0 has actions in Box(-inf, inf",
+        ),
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["eval", "nowhere"], "no policy in nowhere"),
         (["plot", "nowhere"], "nowhere is not there; give a run's folder"),

@@ -11,15 +11,13 @@ import pytest
 import dr_q
 from dr_q.kit import EnvError, WorkerError
 from dr_q.run_folder import read_rows, read_run_json
-from dr_q.training import loop
 from tests.envs import toys
 from tests.training import tiny
 
 
-def test_a_run_goes_on_after_its_simulator_died(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(loop, "LOG_EVERY", 20)
+def test_a_run_goes_on_after_its_simulator_died(tmp_path, capsys):
     out, make = tmp_path / "run", functools.partial(toys.Fails, "dies", str(tmp_path / "x"))
-    settings = {**tiny.RUN, **tiny.SIZES, "quiet": False, "in_process": False, "max_env_restarts": 3}
+    settings = {**tiny.RUN, **tiny.SIZES, "quiet": False, "in_process": False, "max_env_restarts": 3, "log_every": 20}
     result = dr_q.train(make, steps=80, out=out, **settings)
     assert (result.status, result.env_restarts) == ("finished", 1)
     told = capsys.readouterr().out
@@ -28,7 +26,7 @@ def test_a_run_goes_on_after_its_simulator_died(tmp_path, monkeypatch, capsys):
     rows = read_rows(out / "metrics.csv")
     assert [row["env_restarts"] for row in rows] == ["1"] * len(rows)
     assert rows
-    again = dr_q.train(make, steps=120, resume=out, max_env_restarts=3)
+    again = dr_q.train(make, steps=120, resume=out, max_env_restarts=3, log_every=20)
     assert again.env_restarts == 0
     assert read_rows(out / "metrics.csv")[-1]["env_restarts"] == "1"
 

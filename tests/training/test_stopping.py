@@ -192,23 +192,29 @@ def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypat
 
 
 def test_a_full_disk_gives_one_line(tmp_path, monkeypatch, capsys):
-    def fail(*_):
-        raise SafetensorError("Error while serializing: No space left on device")
-
-    monkeypatch.setattr(arrays, "save_file", fail)
-    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "run"), *tiny.flags()]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith(
-        f"dr-q: cannot use {tmp_path / 'run' / 'policy' / 'seed0.safetensors'}: could not be written"
+    """And training continues until the end, where there must be a checkpoint; the way on is named."""
+    monkeypatch.setattr("dr_q.training.failed_writes._PAUSE_S", 0.0)
+    failures = (
+        (SafetensorError("Error while serializing: No space left on device"), "could not be written (Error while"),
+        (OSError(28, "No space left on device"), "No space left on device"),
     )
+    run = tmp_path
+    for number, (error, said) in enumerate(failures):
 
-    def nowhere(*_):
-        raise OSError(28, "No space left on device")
+        def fail(*_, error=error):
+            raise error
 
-    monkeypatch.setattr(arrays, "save_file", nowhere)
-    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "again"), *tiny.flags()]) == 1
-    assert capsys.readouterr().err == "dr-q: cannot use a file: No space left on device\n"
+        run = tmp_path / f"run{number}"
+        monkeypatch.setattr(arrays, "save_file", fail)
+        assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(run), *tiny.flags()]) == 1
+        told = capsys.readouterr()
+        assert len(told.err.splitlines()) == 1
+        assert told.err.startswith("dr-q: the checkpoint of step 120 could not be written (")
+        assert said in told.err
+        assert told.err.endswith(f"start again (there is no checkpoint yet) with: dr-q train --resume {run}\n")
+        assert "step 120 of 120" in told.out
+    monkeypatch.undo()
+    assert main(["train", "--resume", str(run)]) == 0
 
 
 def test_a_machine_without_the_device_that_was_asked_for(tmp_path, monkeypatch, capsys):
@@ -317,7 +323,7 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     writers = MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True)
     writers.scalars({"x": 1.5}, 7)
     writers.close()
-    assert (heard[0]["name"], heard[0]["config"]["steps"]) == ("a", 10)
+    assert (heard[0]["name"], heard[0]["project"], heard[0]["config"]["steps"]) == ("a", "dr-q", 10)
     assert heard[1:] == [{"x": 1.5, "agent_steps": 7}, "finished"]
     MetricWriters(tmp_path / "a", make_settings("dmc/cartpole-swingup", steps=10), True, 7).close()
     MetricWriters(tmp_path / "b", make_settings("dmc/cartpole-swingup", steps=10), True).close()
@@ -382,8 +388,7 @@ def test_a_run_that_is_stopped_at_once_says_how_to_resume(tmp_path, monkeypatch,
     monkeypatch.setattr("dr_q.training.signals.PATIENCE", 600)
 
     monkeypatch.setattr(loop.RunTables, "append_metrics", twice)
-    monkeypatch.setattr(loop, "LOG_EVERY", 60)
-    flags = [*tiny.flags(steps=80), "--checkpoint-every", "40"]
+    flags = [*tiny.flags(steps=80, log_every=60), "--checkpoint-every", "40"]
     assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(tmp_path / "run"), *flags]) == 130
     said = capsys.readouterr()
     assert f"stopped at step 60; resume from step 40 with: dr-q train --resume {tmp_path / 'run'}\n" in said.out

@@ -21,11 +21,17 @@ class Plot:
         "runs, folders of runs, CSV files of results (dr-q results), to draw together; a panel for each task",
         metavar="RUN|FOLDER|FILE...",
     )
+    reference: tuple[Path, ...] = option(
+        (),
+        "curves of others to draw with them: CSV files of dr-q results, or results/drq.csv of the authors' repository",
+        metavar="FILE...",
+    )
     out: Path = option(Path("curves.png"), "the file to write", metavar="FILE")
 
     def run(self) -> int:
         """Draw."""
-        from dr_q.report import plot_curves
+        from dr_q.report import plot_curves, read_references
+        from dr_q.report.reference import reference_records
         from dr_q.report.results import read_records
         from dr_q.run_folder import find_runs, read_run
 
@@ -37,7 +43,8 @@ class Plot:
         files = {path.resolve(): path for path in self.sources if path.is_file()}
         records = [record for path in files.values() for record in read_records(path)]
         say_what_is_left_out(self.sources)
-        plot_curves([*map(read_run, folders.values()), *records], self.out)
+        runs = [*map(read_run, folders.values()), *records]
+        plot_curves([*runs, *reference_records(read_references(self.reference), runs)], self.out)
         print(self.out)
         return 0
 

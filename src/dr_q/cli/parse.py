@@ -73,6 +73,8 @@ def _fields(options: Sequence[Option], words: list[str]) -> dict[str, Any]:
     def give(option: Option, value: Any) -> None:
         if option.in_dict:
             fields.setdefault(option.field, {})[option.name] = value
+        elif option.count is None:  # given twice, it has the values of both
+            fields[option.field] = (*fields.get(option.field, ()), *value)
         else:
             fields[option.field] = value
 

@@ -21,7 +21,7 @@ from dr_q.config import changed_settings
 from dr_q.envs import CallWatchdog, EnvSpec, Pool, ProcessPool, Restarts, Source, Transitions, cores, open_pool
 from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError, spelled
 from dr_q.learner import Learner
-from dr_q.learner.saving import Saved, load, to_checkpoint
+from dr_q.learner.saving import Saved, load_newest, to_checkpoint
 from dr_q.policies import save_policies
 from dr_q.run_folder import (
     Checkpoints,
@@ -38,6 +38,7 @@ from dr_q.run_folder import (
 from dr_q.settings import Execution, Settings
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
+from dr_q.training.failed_writes import FailedCheckpoints, check_settings_of, why
 from dr_q.training.health import Health, metric_values
 from dr_q.training.plan import Plan, plan_for
 from dr_q.training.signals import Signals
@@ -45,7 +46,6 @@ from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 from dr_q.training.writers import MetricWriters
 
-LOG_EVERY = 1_000
 _STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
 _CORES_TO_EVALUATE = 6
 """Beyond one for each training simulator."""
@@ -115,7 +115,8 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
     if not is_run(folder):
         return
     info = read_run_json(folder, "status", "agent_steps", "seeds")
-    failed_early = info["agent_steps"] <= checkpoint_every and info["status"] == "failed"
+    never_saved = info["agent_steps"] <= checkpoint_every or info.get("last_checkpoint", -1) is None
+    failed_early = never_saved and info["status"] == "failed"
     if info["agent_steps"] > 0 and not failed_early and not checkpoint_steps(folder):
         raise RunFolderError(
             f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
@@ -219,10 +220,10 @@ class _Run:
         )
         self.seeds = settings.seed_list
         changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
-        self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
-        self.tables = RunTables(folder)
-        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         self.display = Display(settings, options.quiet)
+        self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
+        self.tables = RunTables(folder, self.display.say)
+        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         self.display.plan(plan)
         self.restarts, restarts.say = restarts, self.display.say
         if settings.steps <= self.config.exploration_steps:
@@ -235,6 +236,8 @@ class _Run:
         self.learner = Learner(plan.spec, self.seeds)
         self.step = 0
         self.evaluated_at = -1
+        self.unsaved_policies: Evaluated | None = None
+        self.failed_checkpoints = FailedCheckpoints(options.max_failed_checkpoints, self.display.say)
         self.health = Health(self.config, self.seeds, self.learner, self.display.say, self._last_checkpoint)
         arrived, encoder_metrics = self._resume() if resume else (None, None)
         rows = last_metrics(folder) if resume else []
@@ -251,7 +254,9 @@ class _Run:
         self.evaluator = Evaluator(self.learner, self.seeds, settings.eval_episodes, for_evaluation, pool)
         # A run without a checkpoint begins again, with the evaluation at step 0.
         purge_from = (self.step + 1 if self.step else 0) if resume else None
-        self.writers = MetricWriters(folder, settings, options.wandb, purge_from)
+        self.writers = MetricWriters(
+            folder, settings, options.wandb, purge_from, self.display.say, **options.wandb_arguments
+        )
 
     def close(self) -> None:
         """End what runs next to the loop."""
@@ -268,18 +273,18 @@ class _Run:
         saved_at = self.step
         try:
             while True:
-                due = self.step % settings.eval_every == 0 or self.step == settings.steps
+                due = self.step % settings.eval_every == 0 or self.step >= settings.steps
                 if due and self.evaluated_at != self.step:
                     self._evaluate()
                 self._take_evaluation(wait=False)
                 out_of_time = limit is not None and time.monotonic() - start > limit
-                done = self.step == settings.steps
+                done = self.step >= settings.steps
                 ends = done or out_of_time or bool(signals.received)
                 regular = self.step % settings.checkpoint_every == 0 and self.step > 0
                 if ends or regular:
                     self._take_evaluation(wait=True)  # a checkpoint has every evaluation up to it
                 if (ends or regular) and saved_at != self.step:
-                    self._checkpoint()
+                    self._checkpoint(must=ends)
                     saved_at = self.step
                 if ends:
                     status = "finished" if done else "interrupted" if signals.received else "stopped"
@@ -291,13 +296,17 @@ class _Run:
                     self.display.step(self.step)
                     self.health.check_metrics(self.stepper.metrics_before, None, self.step)
                     self.health.check_rewards(*self.pool.reward_range())
-                if self.step % LOG_EVERY == 0:
+                if self.step % self.options.log_every == 0:
                     self._log()
         except KeyboardInterrupt:
             self.stopped_at_once()
             raise
         except BaseException as error:
             self.failed(error)
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # a reader that left is none
+                raise TrainingError(
+                    f"failed at step {self.step:,}: {why(error)}; once that is fixed, {self._how_to_resume()}"
+                ) from error
             raise
         finally:
             self.writers.close()
@@ -305,13 +314,15 @@ class _Run:
 
     def failed(self, error: BaseException) -> None:
         """Write down that the run failed, and say how to resume it."""
-        self.record.write("failed", self.step)
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            self.record.write("failed", self.step)
         if isinstance(error, EnvError | WorkerError):
             self.display.say(f"failed at step {self.step:,}; once that is fixed, {self._how_to_resume()}")
 
     def stopped_at_once(self) -> None:
         """Leave the run as it is, without another checkpoint."""
-        self.record.write("failed", self.step)
+        with contextlib.suppress(OSError):
+            self.record.write("failed", self.step)
         self.display.say(f"stopped at step {self.step:,}; {self._how_to_resume()}")
 
     def _how_to_resume(self) -> str:
@@ -370,7 +381,14 @@ class _Run:
         self.clock.lap("other")
         self.evaluations += done.results
         self.tables.append_evaluations(done.results)
-        self._save_policies(done)
+        self.unsaved_policies = done
+        try:
+            self._save_policies()
+        except OSError as error:
+            self.display.say(
+                f"the policies of step {done.agent_steps:,} cannot be written ({why(error)}): they will be with "
+                "the next checkpoint; training continues"
+            )
         values = {f"return/seed{e.seed}": e.return_mean for e in done.results}
         self.writers.scalars({**values, "return/mean": float(np.mean(list(values.values())))}, done.agent_steps)
         self.display.evaluation(done.results)
@@ -378,7 +396,11 @@ class _Run:
             self.options.on_evaluation(done.results)
         self.clock.lap("evaluate")
 
-    def _save_policies(self, done: Evaluated) -> None:
+    def _save_policies(self) -> None:
+        """Write those of the last evaluation, if they are not written yet."""
+        done = self.unsaved_policies
+        if done is None:
+            return
         best = max(done.results, key=lambda e: e.return_mean)
         record = {
             "task": self.settings.task_name,
@@ -390,6 +412,7 @@ class _Run:
             "config": dataclasses.asdict(self.config),
         }
         save_policies(self.folder, self.pool.spec.spaces, record, done.policies, self.seeds)
+        self.unsaved_policies = None
 
     def _log(self) -> None:
         count, self.logged_at = self.step - self.logged_at, self.step
@@ -416,6 +439,9 @@ class _Run:
         self.writers.scalars(
             {
                 **{f"train/{name}": float(x.mean()) for name, x in values.items()},
+                **{
+                    f"{name}/seed{seed}": float(x[i]) for name, x in values.items() for i, seed in enumerate(self.seeds)
+                },
                 **{f"time/{k}": v for k, v in timing.items()},
             },
             self.step,
@@ -425,7 +451,8 @@ class _Run:
         saved = self.checkpoints.steps()
         return f"the last good checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, *, must: bool) -> None:
+        """Write one. Where that fails, training continues without, unless there `must` be one because the run ends."""
         self.clock.lap("other")
         learner, arrived = self.learner, self.stepper.arrived
         assert learner.pending is not None
@@ -436,9 +463,17 @@ class _Run:
         states = jax.block_until_ready(learner.states)
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
         saved = Saved(self.step, states, learner.pending, arrived, episodes, frames, seen)
-        self.checkpoints.write(to_checkpoint(saved, self.seeds))
-        self.record.write("running", self.step)
+        self.failed_checkpoints.attempt(lambda: self._write(saved), self.step, must, self._how_to_resume)
         self.clock.lap("checkpoint")
+
+    def _write(self, saved: Saved) -> None:
+        """Write a checkpoint, and before that every evaluation up to it; OSError if that cannot be."""
+        self.tables.flush()
+        self._save_policies()
+        evaluations = self.tables.evaluations_text()
+        self.checkpoints.write(to_checkpoint(saved, self.seeds, evaluations, self.settings.to_json()))
+        self.record.last_checkpoint = saved.agent_steps
+        self.record.write("running", self.step)
 
     def _end(self, status: str, number: int) -> TrainResult:
         self.record.write(status, self.step)
@@ -455,15 +490,16 @@ class _Run:
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""
-        self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
-        steps = self.checkpoints.steps()
-        if not steps:
+        if not self.checkpoints.steps():
+            self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
             self.tables.drop_after(-1)
             self.display.say(f"{self.folder} has no checkpoint yet: from the beginning")
             return None, None
-        saved = load(self.checkpoints, steps[-1], self.learner.spec)
-        self.step = self.evaluated_at = saved.agent_steps
-        self.tables.drop_after(self.step)
+        saved, stored = load_newest(self.checkpoints, self.learner.spec, self.display.say)
+        self.checkpoints.tidy()
+        check_settings_of(self.folder, self.settings, stored)
+        self.step = self.evaluated_at = self.record.last_checkpoint = saved.agent_steps
+        self.tables.go_back(self.step, stored.evaluations, self.display.say)
         arrived = self._back_to(saved)
         if self.learner.frames is not None and saved.frames is not None:
             self.learner.frames.rings = saved.frames
