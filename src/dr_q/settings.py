@@ -25,7 +25,7 @@ EVAL_EPISODES = 10
 EVAL_EVERY = 5_000
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
-_LARGEST_SEED = 2**32 - 1
+LARGEST_SEED = 2**32 - 1
 _CALLABLE = "callable:"
 """What the recorded name of a task begins with where an environment came from a callable."""
 _RUN, _EXECUTION = "Run", "Execution"
@@ -38,7 +38,7 @@ class Settings:
     task: "str | Callable[[], gymnasium.Env]"
     preset: str
     config: Config
-    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=_LARGEST_SEED, called="seed")
+    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=LARGEST_SEED, called="seed")
     seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
@@ -71,9 +71,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
-        if self.first_seed + self.seeds - 1 > _LARGEST_SEED:
+        if self.first_seed + self.seeds - 1 > LARGEST_SEED:
             count = f"{spelled('seed')} {self.first_seed} with {self.seeds} seeds"
-            raise ConfigError(f"{count} ends above the largest seed, {_LARGEST_SEED}")
+            raise ConfigError(f"{count} ends above the largest seed, {LARGEST_SEED}")
 
     @property
     def task_name(self) -> str:

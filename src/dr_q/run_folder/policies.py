@@ -48,10 +48,16 @@ def policy_record(path: str | Path) -> dict[str, Any]:
         raise fields.wrong("best_seed", f"one of the seeds {record['seeds']}")
     fields.whole("agent_steps")
     fields.object("config")
+    if "returns" in record:
+        returns = fields.inner("returns")
+        for seed in returns.values:
+            returns.number(seed)
+            if not seed.isdecimal():
+                raise fields.wrong("returns", "a return for each seed")
     try:
         record = upgrade_policy_record(record, version)
         spaces_from_json(record["spaces"])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError):
         raise fields.damaged("it has no spaces that can be read") from None
     return record
 
