@@ -25,7 +25,7 @@ EVAL_EPISODES = 10
 EVAL_EVERY = DEFAULT_EVAL_EVERY
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
-_LARGEST_SEED = 2**32 - 1
+LARGEST_SEED = 2**32 - 1
 _CALLABLE = "callable:"
 """What the recorded name of a task begins with where an environment came from a callable."""
 _RUN, _EXECUTION = "Run", "Execution"
@@ -38,7 +38,7 @@ class Settings:
     task: "str | Callable[[], gymnasium.Env]"
     preset: str
     config: Config
-    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=_LARGEST_SEED, called="seed")
+    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=LARGEST_SEED, called="seed")
     seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
@@ -73,9 +73,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
-        if self.first_seed + self.seeds - 1 > _LARGEST_SEED:
+        if self.first_seed + self.seeds - 1 > LARGEST_SEED:
             count = f"{spelled('seed')} {self.first_seed} with {self.seeds} seeds"
-            raise ConfigError(f"{count} ends above the largest seed, {_LARGEST_SEED}")
+            raise ConfigError(f"{count} ends above the largest seed, {LARGEST_SEED}")
 
     @property
     def task_name(self) -> str:
@@ -140,6 +140,16 @@ class Execution:
         None,
         "largest memory to use of each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
+    )  # fmt: skip
+    env_timeout: float = setting(
+        300.0,
+        "seconds after which an environment that does not answer has failed",
+        group=_EXECUTION, unit="seconds", above=0, most=MOST_STEPS,
+    )  # fmt: skip
+    max_env_restarts: int = setting(
+        0,
+        "how often in a run environments that fail are started again, each in a new episode; then the run ends",
+        group=_EXECUTION, least=0, most=MOST_STEPS,
     )  # fmt: skip
     max_failed_checkpoints: int = setting(
         3,
