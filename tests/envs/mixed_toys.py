@@ -45,8 +45,7 @@ class TwoChoices(Toy):
 class ImageGoal(gymnasium.Env):
     """The image shows the goal, left or right, and the vector the position. Each alone says nothing of the way to go.
 
-    The agent is at -1 .. 1, the goal at -0.5 or 0.5; the reward is the progress towards it. Best return: the first
-    distance; without the image, or without the vector, the best is far less.
+    The agent begins at -1 .. 1, the goal is at -0.5 or 0.5, and the reward is the progress towards it.
     """
 
     observation_space: spaces.Space = spaces.Dict(
@@ -80,20 +79,6 @@ class ImageGoal(gymnasium.Env):
         self.x += 0.2 * (2 * int(action) - 1)
         self.t += 1
         return self.observe(), before - abs(self.x - self.goal), False, self.t == self.LENGTH, {}
-
-
-class WithoutCamera(ImageGoal):
-    """The same with a blank image."""
-
-    def observe(self):
-        return {**super().observe(), "camera": np.zeros((SIDE, SIDE, 1), np.uint8)}
-
-
-class WithoutPosition(ImageGoal):
-    """The same without the position."""
-
-    def observe(self):
-        return {**super().observe(), "position": np.zeros(1, np.float32)}
 
 
 class Nested(Toy):
