@@ -143,7 +143,7 @@ def test_any_combination_of_bounds_has_words(bounds, words):
 
 
 def test_messages_name_a_setting_as_the_user_writes_it():
-    with pytest.raises(ConfigError, match=r"^batch_size must be a whole number, at least 1, got 0$"):
+    with pytest.raises(ConfigError, match=r"^batch_size must be a whole number between 1 and 65536, got 0$"):
         Config(batch_size=0)
     with spelled_as_options(), pytest.raises(ConfigError, match=r"^--batch-size must be"):
         Config(batch_size=0)
@@ -196,7 +196,7 @@ def test_mrq_is_mrq():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number between 1 and 65536, got 0"),
         ({"discount": 1.5}, "discount must be a number between 0 and 1, got 1.5"),
         (
             {"reward_range": (1.0, -1.0)},

@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dr_q.config import PRESETS, Config, preset
+    from dr_q.config import PRESETS, Config, load_presets, preset
     from dr_q.kit import (
         ConfigError,
         DamagedFileError,
@@ -54,6 +54,7 @@ _HOME = {
     "discrete_actor_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
     "load": "dr_q.policies",
+    "load_presets": "dr_q.config",
     "preset": "dr_q.config",
     "train": "dr_q.training.api",
 }
@@ -80,6 +81,7 @@ __all__ = [
     "discrete_actor_from_torch",
     "encoder_from_torch",
     "load",
+    "load_presets",
     "preset",
     "train",
 ]

@@ -6,9 +6,12 @@ declarations. No jax here: run folders and reports read settings too.
 
 import dataclasses
 import math
+import re
+import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +23,13 @@ Activation = Literal["elu", "relu"]
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
 _BOUNDS = {"least": "at least", "above": "more than", "most": "at most", "below": "under"}
 """How a bound is put into words."""
+_LONGEST_SHOWN = 200
+"""Characters of a refused value that a message shows."""
+MOST_STEPS = 1_000_000_000
+"""Limit of everything that counts steps or slots: devices count them in 32 bits."""
+_MOST_WIDTH = 16_384
+_MOST_WEIGHT = 1_000_000
+_MOST_HORIZON = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +108,19 @@ class Setting:
         """Raise ConfigError if a value is not allowed; `name` is what the user calls the setting."""
         try:
             fine = self.accepts(kind, value)
-        except TypeError:  # not even of the kind
+        except (TypeError, OverflowError):  # not even of the kind, or a whole number that no float holds
             fine = False
         if not fine:
-            raise ConfigError(f"{name} must be {self.allowed(kind)}, got {value!r}")
+            raise ConfigError(f"{name} must be {self.allowed(kind)}, got {shortened(value)}")
+
+
+def shortened(value: Any) -> str:
+    """A value as a message shows it: what a user gave may be any length."""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not write out whole numbers of more than 4,300 digits
+        return "a whole number of thousands of digits"
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}... ({len(shown):,} characters)"
 
 
 def base_kind(kind: Any) -> Any:
@@ -165,7 +184,7 @@ def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
     return {renamed.get(name, name): value for name, value in given.items()}
 
 
-_LARGEST_BIN = 80.0
+LARGEST_BIN = 80.0
 """Largest bound of the reward's bins, before symexp; symexp of much larger values overflows float32 to infinity."""
 
 
@@ -174,7 +193,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _is_reward_range(x: Any) -> bool:
-    return len(x) == 2 and all(map(_is_number, x)) and -_LARGEST_BIN <= x[0] < x[1] <= _LARGEST_BIN
+    return len(x) == 2 and all(map(_is_number, x)) and -LARGEST_BIN <= x[0] < x[1] <= LARGEST_BIN
 
 
 def _is_parts(x: Any) -> bool:
@@ -195,18 +214,20 @@ class Config:
     exploration_steps: int = setting(
         10_000,
         "agent steps with uniformly random actions, before any update",
-        group=_DATA, paper="Exploration steps", unit="agent steps", least=1,
+        group=_DATA, paper="Exploration steps", unit="agent steps", least=1, most=MOST_STEPS,
     )  # fmt: skip
     exploration_noise: float = setting(
         0.2,
         "standard deviation of the normal noise on actions in [-1, 1]",
-        group=_DATA, paper="Exploration noise", least=0,
+        group=_DATA, paper="Exploration noise", least=0, most=1_000,
     )  # fmt: skip
-    replay_ratio: int = setting(1, "RL updates for each agent step", group=_DATA, paper="Replay ratio (UTD)", least=1)
+    replay_ratio: int = setting(
+        1, "RL updates for each agent step", group=_DATA, paper="Replay ratio (UTD)", least=1, most=1_000
+    )
     replay_capacity: int = setting(
         1_000_000,
         "slots of the replay buffer; a run allocates only what it can fill",
-        group=_DATA, paper="Replay buffer size", unit="slots", least=1,
+        group=_DATA, paper="Replay buffer size", unit="slots", least=1, most=MOST_STEPS,
     )  # fmt: skip
     normalise_observations: str = setting(
         NORMALISE_NONE,
@@ -214,7 +235,7 @@ class Config:
         "between",
         group=_DATA, metavar="PARTS", check=("none, all, or names of parts with commas between", _is_parts),
     )  # fmt: skip
-    batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1)
+    batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1, most=65_536)
 
     discount: float = setting(
         0.99, "weight of a reward one step later", group=_TARGETS, paper="Discount factor", symbol="gamma",
@@ -223,20 +244,20 @@ class Config:
     target_period: int = setting(
         250,
         "RL updates between copies to the target networks, and encoder updates at each copy",
-        group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1,
+        group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1, most=100_000,
     )  # fmt: skip
     target_noise: float = setting(
         0.2,
         "standard deviation of the noise on the target actor's action",
-        group=_TARGETS, paper="Target policy noise", symbol="sigma", least=0,
+        group=_TARGETS, paper="Target policy noise", symbol="sigma", least=0, most=1_000,
     )  # fmt: skip
     target_noise_clip: float = setting(
         0.3, "bound of that noise on either side", group=_TARGETS, paper="Target policy noise clipping", symbol="c",
-        least=0,
+        least=0, most=1_000,
     )  # fmt: skip
     q_horizon: int = setting(
         3, "steps of the critics' n-step return", group=_TARGETS, paper="Critic multi-step return horizon",
-        symbol="H_Q", unit="agent steps", least=1,
+        symbol="H_Q", unit="agent steps", least=1, most=_MOST_HORIZON,
     )  # fmt: skip
 
     sampling: str = setting(
@@ -245,10 +266,15 @@ class Config:
     priority_exponent: float = setting(
         0.4,
         "exponent of the TD error; 0 gives every transition priority 1",
-        group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0,
+        group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0, most=10,
     )  # fmt: skip
     min_priority: float = setting(
-        1.0, "TD errors below this count as this", group=_SAMPLING, paper="LAP minimum priority", above=0
+        1.0,
+        "TD errors below this count as this",
+        group=_SAMPLING,
+        paper="LAP minimum priority",
+        above=0,
+        most=_MOST_WEIGHT,
     )
     fade_decay: float = setting(
         1e-4,
@@ -261,85 +287,110 @@ class Config:
         group=_SAMPLING, paper="Faded PER forget weight threshold", symbol="epsilon_low", least=0, most=1,
     )  # fmt: skip
 
-    encoder_learning_rate: float = setting(3e-4, group=_ENCODER, paper="Encoder learning rate", least=0)
-    encoder_weight_decay: float = setting(0.01, group=_ENCODER, paper="Encoder weight decay", least=0)
-    zs_dim: int = setting(512, "size of the latent state z_s", group=_ENCODER, paper="Encoder z_s dim", least=1)
+    encoder_learning_rate: float = setting(3e-4, group=_ENCODER, paper="Encoder learning rate", least=0, most=1)
+    encoder_weight_decay: float = setting(
+        0.01, group=_ENCODER, paper="Encoder weight decay", least=0, most=_MOST_WEIGHT
+    )
+    zs_dim: int = setting(
+        512, "size of the latent state z_s", group=_ENCODER, paper="Encoder z_s dim", least=1, most=_MOST_WIDTH
+    )
     zsa_dim: int = setting(
-        512, "size of the latent state-action z_sa", group=_ENCODER, paper="Encoder z_sa dim", least=1
+        512, "size of the latent state-action z_sa", group=_ENCODER, paper="Encoder z_sa dim", least=1, most=_MOST_WIDTH
     )
     za_dim: int = setting(
         256, "size of the embedded action z_a", group=_ENCODER,
-        paper="Encoder z_a dim (used only in the architecture)", least=1,
+        paper="Encoder z_a dim (used only in the architecture)", least=1, most=_MOST_WIDTH,
     )  # fmt: skip
     encoder_hidden: int = setting(
-        750, "width of its hidden layers", group=_ENCODER, paper="Encoder hidden dimension", least=1
+        750, "width of its hidden layers", group=_ENCODER, paper="Encoder hidden dimension", least=1, most=_MOST_WIDTH
     )
     encoder_activation: Activation = setting(
         "elu", group=_ENCODER, paper="Encoder activation function", choices=_ACTIVATIONS
     )
     reward_bins: int = setting(
-        65, "bins of the two-hot encoding of rewards", group=_ENCODER, paper="Encoder reward bins", least=2
+        65, "bins of the two-hot encoding of rewards", group=_ENCODER, paper="Encoder reward bins", least=2, most=10_001
     )
     reward_range: tuple[float, float] = setting(
         (-10.0, 10.0),
         "range of the bins before symexp; +-10 covers rewards of +-22,025",
         group=_ENCODER, paper="Encoder reward range", metavar="LOW HIGH",
-        check=(f"two numbers, the lower first, within +-{_LARGEST_BIN:g}", _is_reward_range),
+        check=(f"two numbers, the lower first, within +-{LARGEST_BIN:g}", _is_reward_range),
     )  # fmt: skip
     encoder_horizon: int = setting(
         5, "steps the latent model is rolled out", group=_ENCODER, paper="Encoder horizon", symbol="H",
-        unit="agent steps", least=1,
+        unit="agent steps", least=1, most=_MOST_HORIZON,
     )  # fmt: skip
     dynamics_weight: float = setting(
         1.0, "weight of the latent dynamics loss (Eq. 7); 0 leaves it out", group=_ENCODER,
-        paper="Latent consistency loss weight", symbol="lambda_d", least=0,
+        paper="Latent consistency loss weight", symbol="lambda_d", least=0, most=_MOST_WEIGHT,
     )  # fmt: skip
     reward_weight: float = setting(
         0.1, "weight of the reward loss (Eq. 6); 0 leaves it out", group=_ENCODER,
-        paper="Reward loss weight", symbol="lambda_r", least=0,
+        paper="Reward loss weight", symbol="lambda_r", least=0, most=_MOST_WEIGHT,
     )  # fmt: skip
     infonce_weight: float = setting(
         0.1, "weight of the InfoNCE loss (Eq. 8); 0 leaves it out", group=_ENCODER,
-        paper="InfoNCE loss weight", symbol="lambda_m", least=0,
+        paper="InfoNCE loss weight", symbol="lambda_m", least=0, most=_MOST_WEIGHT,
     )  # fmt: skip
     infonce_temperature: float = setting(
-        0.1, "temperature of the InfoNCE loss", group=_ENCODER, paper="InfoNCE temperature", symbol="tau", above=0
+        0.1,
+        "temperature of the InfoNCE loss",
+        group=_ENCODER,
+        paper="InfoNCE temperature",
+        symbol="tau",
+        above=0,
+        most=1_000,
     )
     pixel_shift: int = setting(
-        4, "largest random shift of images in a training batch; 0 for none", group=_ENCODER, unit="pixels", least=0
+        4,
+        "largest random shift of images in a training batch; 0 for none",
+        group=_ENCODER,
+        unit="pixels",
+        least=0,
+        most=1_000,
     )
 
-    actor_learning_rate: float = setting(3e-4, group=_ACTOR, paper="Actor learning rate", least=0)
-    actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0)
-    actor_hidden: int = setting(512, "width of its hidden layers", group=_ACTOR, paper="Actor hidden dim", least=1)
+    actor_learning_rate: float = setting(3e-4, group=_ACTOR, paper="Actor learning rate", least=0, most=1)
+    actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0, most=_MOST_WEIGHT)
+    actor_hidden: int = setting(
+        512, "width of its hidden layers", group=_ACTOR, paper="Actor hidden dim", least=1, most=_MOST_WIDTH
+    )
     actor_activation: Activation = setting(
         "relu", group=_ACTOR, paper="Actor activation function", choices=_ACTIVATIONS
     )
 
     gumbel_temperature: float = setting(
-        10.0, "temperature of the Gumbel-softmax that samples discrete actions", group=_ACTOR, above=0
+        10.0, "temperature of the Gumbel-softmax that samples discrete actions", group=_ACTOR, above=0, most=1e6
     )
 
-    critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0)
-    critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0)
+    critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0, most=1)
+    critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0, most=_MOST_WEIGHT)
     critic_hidden: int = setting(
-        512, "width of their hidden layers", group=_CRITICS, paper="Critic hidden dim", least=1
+        512, "width of their hidden layers", group=_CRITICS, paper="Critic hidden dim", least=1, most=_MOST_WIDTH
     )
     critic_activation: Activation = setting(
         "elu", group=_CRITICS, paper="Critic activation function", choices=_ACTIVATIONS
     )
 
     done_weight: float = setting(
-        0.0, "weight of MR.Q's done-flag loss; 0: the flag is not predicted", group=_MRQ, least=0
+        0.0, "weight of MR.Q's done-flag loss; 0: the flag is not predicted", group=_MRQ, least=0, most=_MOST_WEIGHT
     )
     reward_scaling: bool = setting(
         False, "whether the critics learn in units of the replay's mean absolute reward (MR.Q)", group=_MRQ
     )
     critic_grad_clip: float = setting(
-        0.0, "largest L2 norm of the gradient of both critics together (MR.Q); 0: no limit", group=_MRQ, least=0
+        0.0,
+        "largest L2 norm of the gradient of both critics together (MR.Q); 0: no limit",
+        group=_MRQ,
+        least=0,
+        most=_MOST_WEIGHT,
     )
     pre_tanh_weight: float = setting(
-        0.0, "weight of the mean squared pre-tanh action in the actor loss (MR.Q)", group=_MRQ, least=0
+        0.0,
+        "weight of the mean squared pre-tanh action in the actor loss (MR.Q)",
+        group=_MRQ,
+        least=0,
+        most=_MOST_WEIGHT,
     )
 
     def __post_init__(self) -> None:
@@ -393,25 +444,111 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_hidden": 128,
     },
 }
-"""What each preset changes, and nothing else."""
+"""What each preset changes, and nothing else; `load_presets` adds those of a file."""
+_BUILT_IN = frozenset(PRESETS)
+_PRESET_NAME = re.compile(r"(?!noise\d+$)[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Names are parts of folder names, and results of noisy states are listed as PRESET+noise50."""
 
 
 def preset(name: str, **changes: Any) -> Config:
     """The config of a preset.
 
     Args:
-        name: One of `PRESETS`.
+        name: One of `PRESETS`, or several joined by +: `quick+no-infonce`. Of two that change the same setting the
+            last one wins.
         changes: Further changes by field name.
 
     Raises:
         ConfigError: For an unknown preset or setting, or a value that is not allowed.
     """
-    if name not in PRESETS:
-        hint = did_you_mean(name, PRESETS)
-        raise ConfigError(f"unknown preset '{name}'{hint or ';'} presets: {', '.join(PRESETS)}")
     changes = current_names(changes, Config)
     check_names(changes)
-    return Config(**{**PRESETS[name], **changes})
+    return Config(**{**preset_changes(name), **changes})
+
+
+def preset_changes(name: str) -> dict[str, Any]:
+    """What a preset, or several joined by +, change from DR.Q."""
+    found: dict[str, Any] = {}
+    for part in name.split("+"):
+        if part not in PRESETS:
+            hint = did_you_mean(part, PRESETS)
+            raise ConfigError(f"unknown preset '{part}'{hint or ';'} presets: {', '.join(PRESETS)}")
+        found |= PRESETS[part]
+    return found
+
+
+def is_known_preset(name: str) -> bool:
+    """Whether there is such a preset in this process."""
+    return all(part in PRESETS for part in name.split("+"))
+
+
+def presets_of_files(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Of the presets that these names consist of, those that are not built in: what each changes from DR.Q."""
+    parts = dict.fromkeys(part for name in names for part in name.split("+"))
+    return {part: dict(PRESETS[part]) for part in parts if part in PRESETS and part not in _BUILT_IN}
+
+
+def add_presets(presets: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make presets known by name in this process; what each changes from DR.Q is checked.
+
+    Raises:
+        ConfigError: For a name that is built in or cannot be a name, and for settings that cannot be.
+    """
+    for name, changes in presets.items():
+        if name in _BUILT_IN:
+            raise ConfigError(f"preset '{name}' is built in; choose another name")
+        if not _PRESET_NAME.fullmatch(name):
+            raise ConfigError(
+                f"'{name}' cannot be the name of a preset: letters, digits, '.', '_' and '-', and not noise with a "
+                "number, which stands for noisy states"
+            )
+        try:
+            config = preset("dr.q", **changes)
+        except ConfigError as error:
+            raise ConfigError(f"preset '{name}': {error}") from None
+        PRESETS[name] = {field: getattr(config, field) for field in current_names(changes, Config)}
+
+
+def load_presets(path: str | Path) -> list[str]:
+    """Make the presets of a TOML file known by name in this process.
+
+    Each table of the file is a preset. `base` names the preset that it starts from (dr.q if it is left out; also one
+    that the file defines above it, or several joined by +); everything else is a setting of `Config`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The names of its presets.
+
+    Raises:
+        ConfigError: For a file that cannot be read so.
+
+    Example:
+        >>> dr_q.load_presets("mine.toml")  # doctest: +SKIP
+        ['large-batch', 'large-batch-slow-fade']
+        >>> dr_q.train("dmc/walker-run", preset="large-batch")  # doctest: +SKIP
+    """
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise ConfigError(f"{path} cannot be read as a TOML file of presets: {why}") from None
+    if not tables:
+        raise ConfigError(f'{path} has no preset; a preset is a table: [NAME], base = "dr.q", settings with values')
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: '{name}' is in no preset; put it under the preset's name: [NAME]")
+        changes = {key.replace("-", "_"): value for key, value in table.items()}
+        base = changes.pop("base", "dr.q")
+        try:
+            if not isinstance(base, str):
+                raise ConfigError(f"preset '{name}': base must be the name of a preset, got {base!r}")
+            add_presets({name: {**preset_changes(base), **current_names(changes, Config)}})
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+    return list(tables)
 
 
 def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
@@ -432,12 +569,15 @@ def config_from_json(config: Mapping[str, Any] | None) -> Config:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    return Config(**{name: plain_value(value) for name, value in config.items()})
+    try:
+        return Config(**{name: plain_value(value) for name, value in config.items()})
+    except ConfigError as error:  # it was allowed once
+        raise DamagedFileError(f"the settings of the algorithm are damaged: {error}") from None
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a config, also one from JSON, that differ from this version's preset; none if it is unknown."""
-    if preset_name not in PRESETS:
+    if not is_known_preset(preset_name):
         return {}
     usual = dataclasses.asdict(preset(preset_name))
     return {name: value for name, value in config.items() if plain_value(value) != usual.get(name)}

@@ -5,17 +5,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dr_q.config import (
-    PRESETS,
+    MOST_STEPS,
     Config,
     check_settings,
     config_from_json,
     current_names,
+    is_known_preset,
     preset,
     setting,
     settings_of,
 )
 from dr_q.envs import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, canonical, default_eval_every, default_steps
-from dr_q.kit import ConfigError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
     import gymnasium
@@ -24,7 +25,7 @@ EVAL_EPISODES = 10
 EVAL_EVERY = DEFAULT_EVAL_EVERY
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
-_LARGEST_SEED = 2**32 - 1
+LARGEST_SEED = 2**32 - 1
 _CALLABLE = "callable:"
 """What the recorded name of a task begins with where an environment came from a callable."""
 _RUN, _EXECUTION = "Run", "Execution"
@@ -37,36 +38,44 @@ class Settings:
     task: "str | Callable[[], gymnasium.Env]"
     preset: str
     config: Config
-    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=_LARGEST_SEED, called="seed")
-    seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1)
+    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=LARGEST_SEED, called="seed")
+    seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
         "agent steps of each seed: decisions, not simulator frames",
-        group=_RUN, unit="agent steps", least=1,
+        group=_RUN, unit="agent steps", least=1, most=MOST_STEPS,
         otherwise=f"the task's budget (the paper's, or its family's); {DEFAULT_AGENT_STEPS} for other tasks",
     )  # fmt: skip
     eval_every: int = setting(
         DEFAULT_EVAL_EVERY,
         "agent steps between evaluations",
-        group=_RUN, unit="agent steps", least=1, otherwise=f"{DEFAULT_EVAL_EVERY}; 100000 for Atari",
+        group=_RUN, unit="agent steps", least=1, most=MOST_STEPS, otherwise=f"{DEFAULT_EVAL_EVERY}; 100000 for Atari",
     )  # fmt: skip
-    eval_episodes: int = setting(EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1)
-    checkpoint_every: int = setting(25_000, "agent steps between checkpoints", group=_RUN, unit="agent steps", least=1)
+    eval_episodes: int = setting(
+        EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1, most=1_000
+    )
+    checkpoint_every: int = setting(
+        25_000, "agent steps between checkpoints", group=_RUN, unit="agent steps", least=1, most=MOST_STEPS
+    )
     keep_checkpoints: int = setting(
         2,
         "number of checkpoints to keep, the newest; dr-q analyse information reads them all",
-        group=_RUN, least=1, aliases=("keep",),
+        group=_RUN, least=1, most=MOST_STEPS, aliases=("keep",),
     )  # fmt: skip
     noise_dims: int = setting(
-        0, "dimensions of Gaussian noise appended to each observation; the paper's study: 50", group=_RUN, least=0
+        0,
+        "dimensions of Gaussian noise appended to each observation; the paper's study: 50",
+        group=_RUN,
+        least=0,
+        most=100_000,
     )
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
-        if self.first_seed + self.seeds - 1 > _LARGEST_SEED:
+        if self.first_seed + self.seeds - 1 > LARGEST_SEED:
             count = f"{spelled('seed')} {self.first_seed} with {self.seeds} seeds"
-            raise ConfigError(f"{count} ends above the largest seed, {_LARGEST_SEED}")
+            raise ConfigError(f"{count} ends above the largest seed, {LARGEST_SEED}")
 
     @property
     def task_name(self) -> str:
@@ -101,7 +110,11 @@ class Settings:
         unknown = [name for name in known if name not in {field.name for field in dataclasses.fields(Settings)}]
         if unknown:
             raise ConfigError(f"made by another version of dr-q (unknown setting '{unknown[0]}'): use that one")
-        return Settings(**{**known, "config": config_from_json(record.get("config")), "task": task or record["task"]})
+        config = config_from_json(record.get("config"))
+        try:
+            return Settings(**{**known, "config": config, "task": task or record["task"]})
+        except ConfigError as error:  # it was allowed once
+            raise DamagedFileError(f"the settings in run.json are damaged: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +124,7 @@ class Execution:
     max_minutes: float | None = setting(
         None,
         "minutes after which the run writes a checkpoint and stops, with exit code 0",
-        group=_EXECUTION, unit="minutes", above=0, aliases=("stop_after",), otherwise="no limit",
+        group=_EXECUTION, unit="minutes", above=0, most=MOST_STEPS, aliases=("stop_after",), otherwise="no limit",
     )  # fmt: skip
     in_process: bool | None = setting(
         None,
@@ -126,13 +139,55 @@ class Execution:
     device_memory: float | None = setting(
         None,
         "largest memory to use of each device; observations that do not fit are stored in host memory",
-        group=_EXECUTION, unit="GiB", above=0, otherwise="all of it",
+        group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
+    )  # fmt: skip
+    env_timeout: float = setting(
+        300.0,
+        "seconds after which an environment that does not answer has failed",
+        group=_EXECUTION, unit="seconds", above=0, most=MOST_STEPS,
+    )  # fmt: skip
+    max_env_restarts: int = setting(
+        0,
+        "how often in a run environments that fail are started again, each in a new episode; then the run ends",
+        group=_EXECUTION, least=0, most=MOST_STEPS,
+    )  # fmt: skip
+    max_failed_checkpoints: int = setting(
+        3,
+        "checkpoints in a row that could not be written, after which the run stops; before that it continues",
+        group=_EXECUTION, least=1, most=MOST_STEPS,
+    )  # fmt: skip
+    log_every: int = setting(
+        1_000,
+        "agent steps between rows of metrics.csv, and points in TensorBoard and W&B",
+        group=_EXECUTION, unit="agent steps", least=1, most=MOST_STEPS,
     )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
+    wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")
+    wandb_entity: str | None = setting(
+        None, "the user or team there", group=_EXECUTION, metavar="NAME", otherwise="your default one"
+    )
+    wandb_group: str | None = setting(
+        None,
+        "the group of runs there",
+        group=_EXECUTION,
+        metavar="NAME",
+        otherwise="none; of a sweep, its folder's",
+    )
+    wandb_tags: tuple[str, ...] = setting(
+        (), "tags there", group=_EXECUTION, metavar="TAG...", otherwise="none",
+        check=("words", lambda x: isinstance(x, tuple) and all(isinstance(tag, str) for tag in x)),
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+
+    @property
+    def wandb_arguments(self) -> dict[str, Any]:
+        """Where the run belongs at Weights & Biases, as far as that is given."""
+        names = {"project": self.wandb_project, "entity": self.wandb_entity, "group": self.wandb_group}
+        given = {**names, "tags": list(self.wandb_tags)}
+        return {name: value for name, value in given.items() if value}
 
 
 RUN_SETTINGS = tuple(settings_of(Settings))
@@ -147,7 +202,7 @@ def callable_name(task: str) -> str | None:
 def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
     of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
-    config = dataclasses.asdict(preset(preset_name)) if preset_name in PRESETS else {}
+    config = dataclasses.asdict(preset(preset_name)) if is_known_preset(preset_name) else {}
     return {**of_run, "steps": default_steps(task), "eval_every": default_eval_every(task), **config}
 
 
@@ -163,7 +218,7 @@ def make_settings(
 
     Args:
         task: A task's name, or a callable that makes an environment.
-        preset_name: One of `dr_q.PRESETS`.
+        preset_name: One of `dr_q.PRESETS`, or several joined by +.
         changes: Fields of `Config` that differ from the preset.
         steps: Agent steps of each seed; None is the paper's budget.
         rest: Other fields of `Settings`.

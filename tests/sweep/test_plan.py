@@ -16,12 +16,14 @@ from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
 from dr_q.settings import make_settings
 from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
-from dr_q.sweep.driver import collect, share_of
+from dr_q.sweep.collect import collect
+from dr_q.sweep.driver import share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
 from dr_q.sweep.job import Ended, Share, _begun, run_job  # pyright: ignore[reportPrivateUsage]
+from dr_q.sweep.processes import ProcessJobs
 from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
-from dr_q.sweep.spec import RUN_OPTIONS, check_folder, write_spec
+from dr_q.sweep.spec import RUN_OPTIONS, Variant, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
@@ -46,15 +48,15 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         ([], "nothing to train on; name tasks (dr-q tasks lists them) or suites: gym,"),
         (["dmc-easy", "--presets", "dr.q", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
         (["dmc-easy", "--presets"], "--presets needs at least one value; see dr-q sweep --help"),
-        (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
-        (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
+        (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number between 1 and 1000, got 0"),
+        (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number between 1 and 65536, got 0"),
         (
             ["dmc-easy", "--gpus-per-job", "1.5"],
             "--gpus-per-job must be a number between 0 and 1, or a whole number, got",
         ),
-        (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0, got 0.0"),
-        (["dmc-easy", "--retries", "-1"], "--retries must be a whole number, at least 0, got -1"),
-        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0, got 0.0"),
+        (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0 and at most"),
+        (["dmc-easy", "--retries", "-1"], "--retries must be a whole number between 0 and 1000000000, got -1"),
+        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0 and at mo"),
         (["dmc-easy", "--slurm", "x.sh", "--address", "auto"], "--slurm starts a Ray cluster of its own"),
         (["dmc/dog-rum", "--slurm", "x.sh"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
         (["dmc-easy", "--slurm", "x.sh", "--out", "/etc"], "/etc is not empty and no sweep"),
@@ -100,17 +102,21 @@ def test_the_page_of_sweeps_has_the_declared_settings_of_jobs():
 def test_without_ray_the_command_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     assert main(["sweep", "dmc-easy", "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err == "dr-q: a sweep needs ray, which is not installed: pip install 'dr-q[ray]'\n"
+    assert capsys.readouterr().err == (
+        "dr-q: a sweep needs ray, which is not installed: pip install 'dr-q[ray]', or run it without: --local\n"
+    )
 
 
 def test_two_sweeps_do_not_mix_in_one_folder(tmp_path):
     write_spec(CHEETAH, tmp_path / "sweep", 3)
-    assert check_folder(CHEETAH, tmp_path / "sweep") == {"spec": CHEETAH.to_json(), "cpu_threads": 3}
+    found = check_folder(CHEETAH, tmp_path / "sweep")
+    assert found is not None
+    assert (found["spec"], found["cpu_threads"], len(found["jobs"])) == (CHEETAH.to_json(), 3, 2)
     earlier = (tmp_path / "sweep" / "sweep.json").read_text().replace('"keep_checkpoints"', '"keep"')
     (tmp_path / "sweep" / "sweep.json").write_text(earlier)
     assert check_folder(CHEETAH, tmp_path / "sweep"), "a sweep of an earlier version is continued"
-    other = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 5)
-    with pytest.raises(RunFolderError, match="holds another sweep: seeds 10, got 5; give the same to continue"):
+    other = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 10, steps=5)
+    with pytest.raises(RunFolderError, match="holds another sweep: steps the default, got 5; give the same"):
         check_folder(other, tmp_path / "sweep")
     changed = SweepSpec(CHEETAH.tasks, CHEETAH.presets, 10, changes={"reward_range": (-3.0, 3.0)})
     with pytest.raises(RunFolderError, match=r"changes none, got reward_range \[-3.0, 3.0\]"):
@@ -162,11 +168,11 @@ def made_run(job, status: str, steps: int, milliseconds: float | None = None) ->
 
 def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
     own = make_settings("dmc/cheetah-run")
-    default = CHEETAH.settings("dmc/cheetah-run", "dr.q")
+    default = CHEETAH.settings("dmc/cheetah-run", Variant("dr.q"))
     assert [getattr(default, name) for name in RUN_OPTIONS] == [getattr(own, name) for name in RUN_OPTIONS]
     given = dict(zip(RUN_OPTIONS, (10, 11, 12, 13, 14), strict=True))
     spec = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2, **given)
-    settings = spec.settings("dmc/cheetah-run", "dr.q")
+    settings = spec.settings("dmc/cheetah-run", Variant("dr.q"))
     assert {name: getattr(settings, name) for name in RUN_OPTIONS} == given
     line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
     assert "--steps 10 --eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
@@ -222,19 +228,22 @@ def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):
         assert (tmp_path / "sweep").is_dir()
 
 
-def test_a_damaged_file_of_a_finished_run_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+def test_a_damaged_file_of_a_finished_run_does_not_stop_the_others(tmp_path, capsys):
     """It is said when another job finishes, and raised at the end."""
-    ray = pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
-    jobs = SweepSpec(("dmc/cheetah-run", "dmc/fish-swim"), ("dr.q",), 2, steps=5_000).jobs(tmp_path)
+    spec = SweepSpec(("dmc/cheetah-run", "dmc/fish-swim"), ("dr.q",), 2, steps=5_000)
+    write_spec(spec, tmp_path, 1)
+    jobs = spec.jobs(tmp_path)
     for job in jobs:
         made_run(job, "finished", 5_000)
     damaged = jobs[0].folder / "evals.csv"
     damaged.write_text(f"{damaged.read_text()},1,1,1,1\n0,5000,1,nan,1,1,1\n")
     rows = [Row(job, progress_of(job)) for job in jobs]
     rows[1].state = "running"
-    monkeypatch.setattr(ray, "get", lambda _: Ended("finished"))
-    sweep = driver._Sweep(rows, Share(1), SweepOptions(), Board(rows), tmp_path)  # pyright: ignore[reportPrivateUsage]
-    sweep._take(None, rows[1], stopping=False)
+    nowhere = ProcessJobs(Share(1), print)
+    sweep = driver._Sweep(  # pyright: ignore[reportPrivateUsage]
+        rows, Share(1), SweepOptions(), Board(rows), tmp_path, nowhere
+    )
+    sweep._take(rows[1], Ended("finished"))
     said = capsys.readouterr().out
     assert rows[1].state == "finished"
     assert f"results.csv is not written: {damaged} is damaged in line 5: return_mean must be a finite number" in said

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -71,14 +72,52 @@ def has_checkpoint(job: Job, steps: int = 40) -> bool:
     return (job.folder / "checkpoints" / str(steps)).exists()
 
 
+def children(pid: int) -> list[int]:
+    """Every process that this one started, and those that they started."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *children(child)]
+    return found
+
+
+def named(pids: list[int], name: str) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+
+
+def listening(pids: list[int]) -> dict[str, str]:
+    """Where these processes listen (ss): the address by the process."""
+    lines = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {
+        line.split('users:(("')[1]: line.split()[3].rpartition(":")[0]
+        for line in lines
+        if any(f"pid={pid}," in line for pid in pids)
+    }
+
+
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory) -> Path:
-    """The sweep, from the command, never disturbed."""
+def unbroken_and_addresses(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """The sweep, from the command, never disturbed; where its processes listened while it ran."""
     out = tmp_path_factory.mktemp("sweep") / "unbroken"
     log = out.with_suffix(".log")
-    text = finish(start(arguments(out), log), log)
+    process = start(arguments(out), log)
+    wait_for(lambda: has_checkpoint(SPEC.jobs(out)[0]), process, log)
+    found = listening([process.pid, *children(process.pid)])
+    text = finish(process, log)
     assert text.splitlines()[-1] == str(out / "results.csv")
-    return out
+    return out, found
+
+
+@pytest.fixture(scope="module")
+def unbroken(unbroken_and_addresses) -> Path:
+    return unbroken_and_addresses[0]
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="ss (iproute2) is not installed")
+def test_nothing_outside_this_machine_can_reach_a_local_sweep(unbroken_and_addresses):
+    addresses = unbroken_and_addresses[1]
+    assert {"raylet", "gcs_server"} <= {name.partition('"')[0] for name in addresses}, addresses
+    assert set(addresses.values()) <= {"127.0.0.1", "[::ffff:127.0.0.1]", "[::1]"}, addresses
 
 
 def test_a_sweep_finishes_with_one_tidy_file(unbroken):
@@ -95,29 +134,37 @@ def test_a_sweep_finishes_with_one_tidy_file(unbroken):
 
 def test_what_is_done_is_skipped(unbroken, capsys, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.safetensors")}
-    monkeypatch.setattr("dr_q.sweep.driver.cores", lambda: 1)
+    monkeypatch.setattr("dr_q.sweep.on_ray.cores", lambda: 1)
     assert main(arguments(unbroken)) == 0
     assert "6 jobs, 6 finished before" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in unbroken.rglob("*.safetensors")}
 
 
-def test_a_killed_driver_started_again_gives_the_same_results(unbroken, tmp_path):
+def test_a_killed_driver_and_a_lost_raylet_give_the_same_results(unbroken, tmp_path):
+    """The raylet takes the jobs with it that it runs or would run; that is no retry of theirs: none is allowed here."""
     out, log = tmp_path / "broken", tmp_path / "log"
     slow = SPEC.jobs(out)[0]
-    process = start(arguments(out), log)
+    command = [*arguments(out), "--retries", "0"]
+    process = start(command, log)
     wait_for(lambda: has_checkpoint(slow), process, log)
+    first = attempt_under_way(slow)
     process.kill()
     process.wait()
     assert json.loads((slow.folder / "run.json").read_text())["status"] == "running"
-    text = finish(start(arguments(out), log), log)
-    assert f"{slow.name}: running" in text
+    process = start(command, log)
+    wait_for(lambda: attempt_under_way(slow) != first, process, log)
+    (raylet,) = named(children(process.pid), "raylet")
+    os.kill(raylet, signal.SIGKILL)
+    text = finish(process, log)
+    assert "Ray's process on this machine died; it is started again" in text
+    assert "which is no retry" in text
     assert "resumed at step" in slow.log.read_text()
     assert (out / "results.csv").read_bytes() == (unbroken / "results.csv").read_bytes()
 
 
 @pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")  # to exec at once, by Ray
-def test_two_nodes_and_a_killed_worker_give_the_same_results(unbroken, tmp_path, monkeypatch):
-    """The worker's job is started again from its checkpoint, on either node."""
+def test_two_nodes_a_killed_worker_and_a_killed_node_give_the_same_results(unbroken, tmp_path, monkeypatch):
+    """The worker's job is started again from its checkpoint, on either node; all others end up on the first."""
     from ray.cluster_utils import Cluster
 
     out, log = tmp_path / "cluster", tmp_path / "log"
@@ -127,12 +174,14 @@ def test_two_nodes_and_a_killed_worker_give_the_same_results(unbroken, tmp_path,
     monkeypatch.chdir(ROOT)
     cluster = Cluster()
     try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, include_dashboard=False, object_store_memory=80 * 2**20)
+        small = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
+        nodes = [cluster.add_node(**small) for _ in range(2)]
         process = start([*arguments(out), "--address", str(cluster.address)], log)
         wait_for(lambda: has_checkpoint(slow), process, log)
         first = attempt_under_way(slow)
         os.kill(json.loads(slow.lock.read_text())["pid"], signal.SIGKILL)
+        wait_for(lambda: "again from step" in log.read_text(), process, log)
+        nodes[1].kill_raylet()
         text = finish(process, log)
     finally:
         cluster.shutdown()

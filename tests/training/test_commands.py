@@ -303,8 +303,11 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["train", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         (["train"], "no task given"),
         (["train", "gym/Hopper-v4", "--preset", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
-        (["train", "gym/Hopper-v4", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
-        (["train", "gym/Hopper-v4", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
+        (
+            ["train", "gym/Hopper-v4", "--batch-size", "0"],
+            "--batch-size must be a whole number between 1 and 65536, got 0",
+        ),
+        (["train", "gym/Hopper-v4", "--seeds", "0"], "--seeds must be a whole number between 1 and 1000, got 0"),
         (
             ["train", "tests.envs.toys:drq-unbounded-v0"],
             "tests.envs.toys:drq-unbounded-v0 has actions in Box(-inf, inf",
@@ -314,7 +317,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["plot", "nowhere"], "nowhere is not there; give a run's folder"),
         (["tasks", "ataris"], "unknown suite 'ataris'"),
         (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
-        (["bench", "--steps", "0"], "--steps must be a whole number, at least 1, got 0"),
+        (["bench", "--steps", "0"], "--steps must be a whole number between 1 and 1000000000, got 0"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

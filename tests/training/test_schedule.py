@@ -91,9 +91,8 @@ def test_learning_starts_with_the_first_window_that_is_complete(watched, tmp_pat
     assert [(number, seen) for kind, number, seen in watched if kind == "update"] == [(k, 6 + k) for k in range(6)]
 
 
-def test_metrics_say_how_old_and_how_faded_the_drawn_transitions_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("dr_q.training.loop.LOG_EVERY", 60)
-    sizes = {**tiny.SIZES, "fade_decay": 0.1, "fade_floor": 0.01}
+def test_metrics_say_how_old_and_how_faded_the_drawn_transitions_are(tmp_path):
+    sizes = {**tiny.SIZES, "log_every": 60, "fade_decay": 0.1, "fade_floor": 0.01}
     dr_q.train(toys.Walk, steps=tiny.STEPS, seeds=2, out=tmp_path / "run", **{**tiny.RUN, **sizes})
     with (tmp_path / "run" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from dr_q.config import Setting, base_kind, setting, settings_of
+from dr_q.config import Setting, base_kind, load_presets, setting, settings_of, shortened
 from dr_q.kit import ConfigError
 
 ARGUMENTS, OPTIONS = "Arguments", "Options"
@@ -27,6 +27,19 @@ def option(default: Any = dataclasses.MISSING, help: str = "", **facts: Any) -> 
 def argument(default: Any = dataclasses.MISSING, help: str = "", *, metavar: str, **facts: Any) -> Any:
     """Declare an argument of a command, which is given by its place; one of a tuple type takes all that are left."""
     return setting(default, help, group=ARGUMENTS, metavar=metavar, **facts)
+
+
+def preset_file() -> Any:
+    """Declare `--preset-file`; the command's `run` calls `use_presets` with it."""
+    return option(
+        None, "a TOML file with presets of your own: a table for each, with base and settings", metavar="FILE"
+    )
+
+
+def use_presets(path: Path | None) -> None:
+    """Make the presets of a file known, if one is given."""
+    if path is not None:
+        load_presets(path)
 
 
 def options_of(kind: type, *names: str, by_preset: bool = False, **defaults: Any) -> Any:
@@ -115,7 +128,8 @@ class Option:
         try:
             values = tuple(convert(word) for word in words)
         except ValueError:
-            raise ConfigError(f"{written} must be {self.setting.allowed(self.kind)}, got {' '.join(words)!r}") from None
+            allowed = self.setting.allowed(self.kind)
+            raise ConfigError(f"{written} must be {allowed}, got {shortened(' '.join(words))}") from None
         value = values[0] if self.count == 1 else values
         if base in (int, float, bool) or self.setting.choices or self.setting.check:
             self.setting.refuse(self.kind, value, written)

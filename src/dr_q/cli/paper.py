@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 from dr_q.cli.help import as_text
-from dr_q.cli.options import argument, option
+from dr_q.cli.options import argument, option, preset_file, use_presets
 from dr_q.cli.output import print_table
 from dr_q.config import PRESETS, Config, settings_of
 from dr_q.kit import ConfigError, TaskError, did_you_mean
@@ -162,8 +163,11 @@ def _interval(published: Any) -> str:
 class Presets:
     """List the presets and the settings that each changes from DR.Q."""
 
+    preset_file: Path | None = preset_file()
+
     def run(self) -> int:
         """Print the table."""
+        use_presets(self.preset_file)
         declared = settings_of(Config)
         rows: list[tuple[str, ...]] = []
         for name, changes in PRESETS.items():

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dr_q.cli.options import argument, option, options_of
+from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
-from dr_q.config import Config
+from dr_q.config import MOST_STEPS, Config
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Settings
-from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions
+from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions, parse_grid
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -23,11 +23,17 @@ class _Jobs:
     throughput: float | None = option(
         None,
         "seed-steps/s of one job for the estimate, as dr-q bench measures them",
-        above=0, otherwise="measured by its own runs, or else on an H200",
+        above=0, most=MOST_STEPS, otherwise="measured by its own runs, or else on an H200",
     )  # fmt: skip
+    preset_file: Path | None = preset_file()
     jobs: dict[str, Any] = options_of(SweepOptions)
-    run_settings: dict[str, Any] = options_of(Settings, "seeds", *RUN_OPTIONS, seeds=SEEDS)
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", "first_seed", *RUN_OPTIONS, seeds=SEEDS)
     algorithm: dict[str, Any] = options_of(Config, by_preset=True)
+
+
+def seed_as_field(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of runs by their fields' names: users call `first_seed` seed."""
+    return {"first_seed" if name == "seed" else name: value for name, value in given.items()}
 
 
 def _exit_code(call: Callable[[], None]) -> int:
@@ -43,7 +49,7 @@ def _exit_code(call: Callable[[], None]) -> int:
         return FAILURE
     except SweepInterrupted as stopped:
         print(f"dr-q: {stopped}", file=sys.stderr)
-        return 128 + stopped.signal
+        return 128 + stopped.signal if stopped.signal else 0
     return 0
 
 
@@ -59,13 +65,19 @@ class Sweep(_Jobs):
     slurm: Path | None = option(
         None, "write a batch script that runs this sweep on Slurm, and start nothing", metavar="FILE"
     )
+    grid: tuple[str, ...] = option(
+        (), "values to try of a setting, with every preset and in all combinations", metavar="SETTING=VALUE,VALUE..."
+    )
     noise: dict[str, Any] = options_of(Settings, "noise_dims")
 
     def run(self) -> int:
         """Train, or print an estimate."""
         from dr_q import sweep
 
-        spec = sweep.SweepSpec(self.what, self.presets, **self.run_settings, **self.noise, changes=self.algorithm)
+        use_presets(self.preset_file)
+        grid = parse_grid(self.grid)
+        run = seed_as_field(self.run_settings)
+        spec = sweep.SweepSpec(self.what, self.presets, **run, **self.noise, changes=self.algorithm, grid=grid)
         options = SweepOptions(**self.jobs)
         if self.dry_run:
             _without_devices()
@@ -117,8 +129,10 @@ class RunExperiment(_Jobs):
         """Train, draw, compare; or print an estimate."""
         from dr_q.sweep import experiments
 
+        use_presets(self.preset_file)
         found = experiments.find(self.name)
-        planned = experiments.plan(found, tasks=self.tasks, **self.run_settings, changes=self.algorithm)
+        run = seed_as_field(self.run_settings)
+        planned = experiments.plan(found, tasks=self.tasks, **run, changes=self.algorithm)
         out = self.out or Path("runs") / f"experiment-{self.name}"
         options = SweepOptions(**self.jobs)
         if self.dry_run:

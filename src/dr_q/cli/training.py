@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from dr_q.cli.options import argument, option, options_of
+from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.config import Config
 from dr_q.settings import Execution, Settings
 
@@ -19,7 +19,10 @@ class Train:
         "module:ID",
         metavar="TASK",
     )
-    preset: str | None = option(None, "which algorithm; `dr-q presets` lists them", otherwise="dr.q")
+    preset: str | None = option(
+        None, "which algorithm; `dr-q presets` lists them; several with +: quick+no-infonce", otherwise="dr.q"
+    )
+    preset_file: Path | None = preset_file()
     out: Path | None = option(
         None, "the run's folder, new or empty", metavar="DIR", otherwise="runs/TASK-PRESET-seedsFIRST-LAST"
     )
@@ -34,6 +37,7 @@ class Train:
         """Train."""
         from dr_q.training import api
 
+        use_presets(self.preset_file)
         outcome = api.train(
             self.task,
             preset=self.preset,

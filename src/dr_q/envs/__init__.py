@@ -13,6 +13,8 @@ from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, Fam
 from dr_q.envs.noisy import NOISE_DIMS
 from dr_q.envs.processes.packet import PacketLayout, Transitions
 from dr_q.envs.processes.pool import Pool, ProcessPool, Source, cores, open_pool
+from dr_q.envs.processes.restarts import RestartedError, Restarts
+from dr_q.envs.processes.watchdog import CallWatchdog
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
 
@@ -20,12 +22,15 @@ __all__ = [
     "DEFAULT_AGENT_STEPS",
     "DEFAULT_EVAL_EVERY",
     "NOISE_DIMS",
+    "CallWatchdog",
     "Env",
     "EnvSpec",
     "Family",
     "PacketLayout",
     "Pool",
     "ProcessPool",
+    "RestartedError",
+    "Restarts",
     "Source",
     "Step",
     "Transitions",

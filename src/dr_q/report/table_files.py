@@ -11,6 +11,7 @@ from dr_q.report.numbers import number, significant
 from dr_q.report.statistics import Estimate
 from dr_q.report.tables import Cell, Column, Row, Table
 from dr_q.report.verdicts import PublishedVerdict
+from dr_q.report.wording import span
 
 WIDE = 7
 """Columns from which on a LaTeX table is scaled to the page, if it is wider."""
@@ -51,7 +52,7 @@ def curves_csv(report: Report) -> str:
     """Every point of every learning curve."""
     rows = (
         [curve.task, curve.preset, step, curve.seeds, *map(significant, value)]
-        for curve in report.curves
+        for curve in (*report.curves, *report.reference_curves)
         for step, value in zip(curve.steps, curve.values, strict=True)
     )
     return _rows_csv(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"], rows)
@@ -60,7 +61,7 @@ def curves_csv(report: Report) -> str:
 def profiles_csv(report: Report) -> str:
     """Every point of every performance profile."""
     rows = (
-        [found.suite, found.preset, found.tasks, found.seeds, significant(threshold), *map(significant, share)]
+        [found.suite, found.preset, found.tasks, span(found.seeds), significant(threshold), *map(significant, share)]
         for found in report.profiles
         for threshold, share in zip(found.thresholds, found.shares, strict=True)
     )
@@ -130,6 +131,25 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown; cells are written as they are."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def markdown_text(table: Table, leave_out: Sequence[str] = ()) -> str:
+    """A table in Markdown, without some columns; tasks, runs and commands are set as code."""
+    kept = [i for i, column in enumerate(table.columns) if column.label not in leave_out]
+    rows = [[_markdown_cell(table.columns[i], row.cells[i]) for i in kept] for row in table.rows]
+    return markdown_table([table.columns[i].label for i in kept], rows)
+
+
+def _markdown_cell(column: Column, cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, PublishedVerdict):
+        return cell.what
+    if isinstance(cell, Estimate | Published):
+        value, low, high = (number(x, column.kind) for x in cell)
+        return value if math.isnan(cell[1]) else f"{value} [{low}, {high}]"
+    text = cell if isinstance(cell, str) else number(cell, column.kind)
+    return f"`{text}`" if column.label in ("task", "run", "command", "source") else text.replace("|", r"\|")
 
 
 def escape(text: str) -> str:
@@ -207,5 +227,6 @@ __all__ = [
     "latex_pages",
     "latex_text",
     "markdown_table",
+    "markdown_text",
     "profiles_csv",
 ]

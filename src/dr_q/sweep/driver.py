@@ -1,32 +1,46 @@
-"""The driver: gives each job its share of the cluster, starts lost ones again, keeps nothing that is not on disk."""
+"""The driver: gives each job its share of the machines, starts lost ones again, keeps nothing that is not on disk."""
 
 import contextlib
+import dataclasses
+import json
 import os
 import signal
 import socket
+import time
 import uuid
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from dr_q.envs import cores
-from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, replace_file, spelled, try_lock
-from dr_q.report import read_results, write_results
-from dr_q.sweep.job import Ended, Share, attempt_under_way, run_job
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, spelled, try_lock, write_text
+from dr_q.sweep import on_ray
+from dr_q.sweep.collect import collect
+from dr_q.sweep.estimate import longest_first
+from dr_q.sweep.job import Ended, Share, attempt_under_way, end_process
+from dr_q.sweep.processes import MultiProcessService, ProcessJobs, this_machine
 from dr_q.sweep.progress import checkpoint_of, progress_of
-from dr_q.sweep.spec import LOCK_FILE, RESULTS_FILE, Job, SweepOptions, SweepSpec, check_folder, check_tasks, write_spec
+from dr_q.sweep.spec import (
+    LOCK_FILE,
+    RESULTS_FILE,
+    STATUS_FILE,
+    Job,
+    SweepOptions,
+    SweepSpec,
+    check_folder,
+    check_tasks,
+    jobs_of_folder,
+    write_spec,
+)
 from dr_q.sweep.table import Board, Row
 from dr_q.training.signals import Signals
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at the runs' folders."""
-_OBJECT_STORE = 80 * 2**20
-"""Bytes. Jobs hand nothing over but how they ended; Ray takes no less."""
 _CPUS_BESIDE_SIMULATORS = 2
 """Of a job on a GPU: the loop, and what drives the device."""
-_KNOCK = 10.0
-"""Seconds to wait for an answer at a cluster's address."""
+_MOST_NODES_LOST = 20
+"""By one job, before it is given up: machines come and go, and that is not its fault."""
+_NODE_LOST = "node lost"
 
 
 class SweepFailed(RuntimeError):  # noqa: N818  # what became of the sweep
@@ -39,44 +53,96 @@ class SweepFailed(RuntimeError):  # noqa: N818  # what became of the sweep
 
 
 class SweepInterrupted(RuntimeError):  # noqa: N818
-    """A signal came; jobs wrote checkpoints and stopped, and the same call continues them."""
+    """A signal came, or the time given is up (then `signal` is 0); jobs wrote checkpoints, the same call continues."""
 
     def __init__(self, number: int, out: Path):
         self.signal = number
-        super().__init__(f"stopped by {signal.Signals(number).name}; the same command continues {out}")
+        why = f"stopped by {signal.Signals(number).name}" if number else "stopped: the time given is up"
+        super().__init__(f"{why}; the same command continues {out}")
 
 
-def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions) -> Path:
-    """Train what is not trained yet; the tidy file of results. Started again after anything, it continues."""
-    _need_ray()
+@runtime_checkable
+class Jobs(Protocol):
+    """Where jobs run: `RayJobs`, `ProcessJobs`."""
+
+    def submit(self, job: Job, attempt: str) -> str:
+        """Let it be started as soon as there is room."""
+        ...
+
+    def ended(self, timeout: float) -> list[tuple[str, Ended]]:
+        """Those that have ended, by attempt, at the latest after so many seconds."""
+        ...
+
+    def stop(self) -> None:
+        """Ask all for checkpoints; those that wait are not started."""
+        ...
+
+    def restart(self, say: Callable[[str], None]) -> bool:
+        """Start again what all jobs were lost with; False if that cannot be."""
+        ...
+
+    def close(self) -> None:
+        """End what still runs."""
+        ...
+
+
+def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict[str, Any] | None = None) -> Path:
+    """Train what is not trained yet; the tidy file of results. Started again after anything, it continues.
+
+    Args:
+        spec: What to train.
+        out: The sweep's folder. More tasks, presets, values or seeds than it has are added to it.
+        options: Where and how.
+        execution: Fields of `dr_q.settings.Execution` for every run, such as `wandb`.
+
+    Returns:
+        `results.csv`, with every finished run of the folder.
+
+    Raises:
+        SweepFailed: After all other jobs are done, if some failed.
+        SweepInterrupted: After a signal, or `max_minutes`.
+    """
+    if not options.local:
+        on_ray.need_ray()
     out = Path(out).resolve()
     record = check_folder(spec, out)
     check_tasks(spec)
-    with _ray(options):
-        jobs = spec.jobs(out)
+    with contextlib.nullcontext() if options.local else on_ray.cluster(options):
+        nodes = [this_machine()] if options.local else on_ray.nodes()
         before = (record or {}).get("cpu_threads")
-        share = share_of(_nodes(), len(jobs), spec.seeds, options, before)
+        share = share_of(nodes, len(spec.jobs(out)), spec.seeds, options, before)
         with _only_driver(out):
             write_spec(spec, out, before or share.cpu_threads)
-            rows = [Row(job, progress_of(job)) for job in jobs]
-            second_signal = contextlib.suppress(KeyboardInterrupt)
-            with Board(rows) as board, Signals() as signals, second_signal:
-                _Sweep(rows, share, options, board, out).go(signals)
-            results = collect(jobs, out)
+            jobs = [dataclasses.replace(job, execution=execution or {}) for job in spec.jobs(out)]
+            rows = [Row(job, progress_of(job)) for job in longest_first(jobs, on_gpu=share.gpus > 0)]
+            stopped = _train(rows, share, options, out)
+            results = collect(jobs_of_folder(out), out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
-        if signals.received and not all(row.state == "finished" for row in rows):
-            raise SweepInterrupted(signals.received, out)
+        if stopped is not None and not all(row.state in ("finished", "failed") for row in rows):
+            raise SweepInterrupted(stopped, out)
         if failures:
             raise SweepFailed(failures, results)
         return results
 
 
-def collect(jobs: list[Job], out: Path) -> Path:
-    """Every evaluation of the finished runs in one tidy file, which is there whole or not at all."""
-    results = read_results([job.folder for job in jobs if progress_of(job).finished])
-    with replace_file(out / RESULTS_FILE) as part:
-        write_results(results, part)
-    return out / RESULTS_FILE
+def _train(rows: list[Row], share: Share, options: SweepOptions, out: Path) -> int | None:
+    """Run all jobs; the signal that stopped them, 0 if the time was up, None if nothing did."""
+    second_signal = contextlib.suppress(KeyboardInterrupt)
+    shared_gpu = not options.local and options.address is None and 0 < share.gpus < 1
+    with Board(rows) as board, Signals() as signals, contextlib.ExitStack() as stack:
+        if shared_gpu:
+            stack.callback(MultiProcessService(board.say).close)
+        jobs: Jobs = ProcessJobs(share, board.say) if options.local else on_ray.RayJobs(share, options)
+        sweep = _Sweep(rows, share, options, board, out, jobs)
+        with second_signal:
+            try:
+                sweep.go(signals)
+            finally:
+                jobs.close()
+                sweep.write_status("stopped" if sweep.stopping else "ended")
+    if signals.received:
+        return signals.received
+    return 0 if sweep.stopping else None
 
 
 def share_of(
@@ -84,12 +150,15 @@ def share_of(
 ) -> Share:
     """What each job gets of the nodes; on the CPU as many threads as this sweep's jobs had before."""
     with_gpus = [node for node in nodes if node.get("GPU", 0) > 0]
-    gpus = options.gpus_per_job if options.gpus_per_job is not None else float(bool(with_gpus))
+    gpus = options.gpus if options.gpus is not None else float(bool(with_gpus))
     if gpus > 0:
         most = max((node["GPU"] for node in with_gpus), default=0)
         if gpus > most:
+            name, given = ("gpus_per_job", gpus) if options.jobs_per_gpu is None else ("jobs_per_gpu", 1)
             raise ConfigError(
-                f"{spelled('gpus_per_job')} {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU"
+                f"{spelled(name)} {given:g} is more than any node has: {most:g}; 0 trains on the CPU"
+                if most or options.jobs_per_gpu is None
+                else f"{spelled('jobs_per_gpu')} needs a GPU, and there is none; leave it out to train on the CPU"
             )
         fitting = [node for node in with_gpus if node["GPU"] >= gpus]
         fair = min(node.get("CPU", 1) * gpus / node["GPU"] for node in fitting)
@@ -113,20 +182,19 @@ def _check_cpus(cpus: float, nodes: list[dict[str, float]]) -> None:
 class _Sweep:
     """One call of `run_sweep`."""
 
-    def __init__(self, rows: list[Row], share: Share, options: SweepOptions, board: Board, out: Path):
-        import ray
-
+    def __init__(self, rows: list[Row], share: Share, options: SweepOptions, board: Board, out: Path, jobs: Jobs):
         self._rows, self._options, self._board, self._out = rows, options, board, out
-        self._share = share
-        # A fresh process for each job; what becomes of a lost one is decided here.
-        self._remote: Any = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_retries=0, max_calls=1)(run_job)
-        self._pending: dict[Any, Row] = {}
-        self._attempts: dict[str, list[str]] = {row.job.name: [] for row in rows}
+        self._share, self._jobs = share, jobs
+        self._pending: dict[str, Row] = {}
+        self._attempts: dict[Path, str] = {}
+        self._lost: dict[Path, int] = {row.job.folder: 0 for row in rows}
+        self._nodes_lost: dict[Path, int] = {row.job.folder: 0 for row in rows}
+        self.stopping = False
 
     def go(self, signals: Signals) -> None:
         """Until every job finished or failed, or, after a signal, stopped."""
-        import ray
-
+        start = time.monotonic()
+        limit = self._options.max_minutes
         todo = [row for row in self._rows if row.state != "finished"]
         done = len(self._rows) - len(todo)
         self._board.say(
@@ -135,44 +203,54 @@ class _Sweep:
         )
         for row in todo:
             self._submit(row)
-        stopping = False
         while self._pending:
-            if signals.received and not stopping:
-                stopping = True
+            out_of_time = limit is not None and time.monotonic() - start > 60 * limit
+            if (signals.received or out_of_time) and not self.stopping:
+                self.stopping = True
                 self._stop()
-            ready, _ = ray.wait(list(self._pending), num_returns=1, timeout=_LOOK_EVERY)
-            for reference in ready:
-                self._take(reference, self._pending.pop(reference), stopping)
+            for attempt, ended in self._jobs.ended(_LOOK_EVERY):
+                row = self._pending.pop(attempt, None)
+                if row is not None:  # it may have been given up
+                    self._take(row, ended)
             self._look()
             self._board.show()
+            self.write_status("stopping" if self.stopping else "running")
+
+    def write_status(self, state: str) -> None:
+        """status.json: what the table shows, for other terminals."""
+        record = {
+            "state": state,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "jobs": [
+                {
+                    "folder": row.job.folder.relative_to(self._out).as_posix(),
+                    "state": row.state,
+                    "note": row.note,
+                    "agent_steps": row.progress.agent_steps,
+                    "steps": row.job.settings.steps,
+                    "return": row.progress.score,
+                }
+                for row in self._rows
+            ],
+        }
+        with contextlib.suppress(OSError):  # a full disk does not stop jobs
+            write_text(self._out / STATUS_FILE, json.dumps(record, indent=1) + "\n")
 
     def _submit(self, row: Row) -> None:
         attempt = uuid.uuid4().hex
-        self._attempts[row.job.name].append(attempt)
-        self._pending[self._remote.remote(row.job, self._share, attempt)] = row
+        self._attempts[row.job.folder] = attempt
+        self._pending[self._jobs.submit(row.job, attempt)] = row
 
     def _stop(self) -> None:
-        """Ask for checkpoints: a running job takes it as it takes Ctrl-C, a waiting one is not started."""
-        import ray
-
         self._board.say("stopping: running jobs write checkpoints; a second signal stops at once")
-        for reference, row in self._pending.items():
+        for row in self._pending.values():
             row.state = "stopping" if row.state == "running" else "stopped"
-            ray.cancel(reference, force=False)
+        self._jobs.stop()
 
-    def _take(self, reference: Any, row: Row, stopping: bool) -> None:
+    def _take(self, row: Row, ended: Ended) -> None:
         """How a job ended, or that it was lost."""
-        import ray
-        from ray.exceptions import RayError, RayTaskError, TaskCancelledError
-
-        try:
-            ended: Ended = ray.get(reference)
-        except TaskCancelledError:
-            ended = Ended("interrupted")
-        except RayTaskError as error:  # before the job could catch it: a node without dr-q, say
-            ended = Ended("failed", " ".join(str(error.cause or error).split()))
-        except RayError as error:
-            ended = Ended("lost", type(error).__name__)
         row.progress = progress_of(row.job)
         if ended.status == "finished":
             row.state, row.note = "finished", ""
@@ -180,89 +258,72 @@ class _Sweep:
             self._board.show()
             self._board.say(f"{row.job.name}: finished")
         elif ended.status == "failed":
-            row.state, row.note = "failed", ended.why
-            self._board.say(f"{row.job.name}: failed: {ended.why}")
-        elif stopping:
+            self._fail(row, ended.why)
+        elif self.stopping:
             row.state = "stopped"
+        elif ended.status == _NODE_LOST:
+            self._node_lost(row, ended)
         else:
             self._retry(row, "its worker was told to stop" if ended.status == "interrupted" else ended.why)
+
+    def _fail(self, row: Row, why: str) -> None:
+        row.state, row.note = "failed", why
+        self._board.say(f"{row.job.name}: failed: {row.note}")
 
     def _collect(self) -> None:
         """Write the results so far; a run with a damaged file does not stop the others."""
         try:
-            collect([row.job for row in self._rows], self._out)
+            collect(jobs_of_folder(self._out), self._out)
         except DamagedFileError as error:
             self._board.say(f"{RESULTS_FILE} is not written: {error}")
 
     def _retry(self, row: Row, why: str) -> None:
-        again, allowed = len(self._attempts[row.job.name]), self._options.retries
+        folder, allowed = row.job.folder, self._options.retries
+        self._lost[folder] += 1
+        again = self._lost[folder]
         if again > allowed:
-            row.state, row.note = "failed", f"lost {again} times, the last time by {why}"
-            self._board.say(f"{row.job.name}: failed: {row.note}")
+            self._fail(row, f"lost {again} times, the last time by {why}")
             return
         row.state, row.note = "retrying", f"{again} of {allowed}"
         step = checkpoint_of(row.job)
         self._board.say(f"{row.job.name}: lost ({why}); again from step {step:,}, retry {again} of {allowed}")
         self._submit(row)
 
+    def _node_lost(self, row: Row, ended: Ended) -> None:
+        """Start a job elsewhere whose machine was lost; where that is this one, all jobs were."""
+        lost = [row]
+        if ended.why == on_ray.OWN_NODE:
+            lost += list(self._pending.values())
+            self._pending.clear()
+            if not self._may_restart(lost):
+                return
+        for one in lost:
+            self._nodes_lost[one.job.folder] += 1
+            if self._nodes_lost[one.job.folder] > _MOST_NODES_LOST:
+                self._fail(one, f"its node was lost {_MOST_NODES_LOST + 1} times")
+                continue
+            one.state, one.note = "retrying", ended.why
+            step = checkpoint_of(one.job)
+            self._board.say(f"{one.job.name}: {ended.why}; again from step {step:,}, which is no retry")
+            self._submit(one)
+
+    def _may_restart(self, lost: list[Row]) -> bool:
+        """Start this machine's node again, after what is left of its jobs has ended."""
+        for row in lost:
+            end_process(row.job, self._attempts[row.job.folder])
+        if self._jobs.restart(self._board.say):
+            return True
+        for row in lost:
+            self._fail(row, f"{on_ray.OWN_NODE}; start Ray on this machine again, and the same command continues")
+        return False
+
     def _look(self) -> None:
         for row in self._pending.values():
-            if row.state in ("waiting", "retrying") and attempt_under_way(row.job) == self._attempts[row.job.name][-1]:
+            if row.state in ("waiting", "retrying") and attempt_under_way(row.job) == self._attempts[row.job.folder]:
                 row.state = "running"
                 self._board.say(f"{row.job.name}: running")
             if row.state in ("running", "stopping"):
                 row.progress = progress_of(row.job)
-
-
-def _need_ray() -> None:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    try:
-        import ray  # noqa: F401
-    except ImportError as error:
-        raise MissingPackageError("a sweep needs ray, which is not installed: pip install 'dr-q[ray]'") from error
-
-
-@contextlib.contextmanager
-def _ray(options: SweepOptions) -> Iterator[None]:
-    """A cluster: the caller's if it has one, the one at the address, or one on this machine for as long as it takes."""
-    import ray
-
-    if ray.is_initialized():
-        yield
-        return
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if options.address is None:
-        with warnings.catch_warnings():
-            # A caller may have loaded jax, which warns of every fork; Ray's processes exec at once, so no lock is met.
-            warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
-            ray.init("local", num_cpus=cores(), include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
-    else:
-        try:
-            _knock(options.address)
-            ray.init(options.address, **quiet)
-        except (OSError, ValueError, RuntimeError) as error:
-            said = " ".join(str(error).split())
-            raise ConfigError(
-                f"no Ray cluster at '{options.address}' ({said}); start one: ray start --head --disable-usage-stats, "
-                "or leave --address out"
-            ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Raise OSError where nothing listens: Ray would end this process."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=_KNOCK).close()
-
-
-def _nodes() -> list[dict[str, float]]:
-    import ray
-
-    return [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
 
 
 @contextlib.contextmanager

@@ -1,13 +1,16 @@
 """What a sweep would take: jobs, memory, and hours from measured throughput. Nothing is started."""
 
+import contextlib
 import heapq
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from dr_q.envs import EnvSpec, known_tasks, make_env
-from dr_q.kit import ConfigError, TaskError
+from dr_q.kit import ConfigError, DamagedFileError, TaskError, spelled
 from dr_q.run_folder import run_timing, seed_steps_per_s
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
@@ -100,8 +103,8 @@ class Estimate(NamedTuple):
 
 def estimate(spec: SweepSpec, out: Path, options: SweepOptions, throughput: float | None = None) -> Estimate:
     """From the runs that are there, the throughput given, or what was measured elsewhere."""
-    if throughput is not None and throughput <= 0:
-        raise ConfigError(f"throughput must be more than 0 seed-steps/s, got {throughput:g}")
+    if throughput is not None and not 0 < throughput < math.inf:
+        raise ConfigError(f"{spelled('throughput')} must be a number of seed-steps/s, more than 0, got {throughput:g}")
     out = Path(out).resolve()
     check_folder(spec, out)
     check_tasks(spec)
@@ -112,14 +115,31 @@ def estimate(spec: SweepSpec, out: Path, options: SweepOptions, throughput: floa
     for job in jobs:
         done = job.settings.steps if progress_of(job).finished else checkpoint_of(job)
         size = _bytes(job, specs[job.task]) if job.task in specs else None
-        planned.append(Planned(job, done, size, *_throughput(job, own, throughput, on_gpu=options.gpus_per_job != 0)))
-    return Estimate(planned, missing, 1.0 if options.gpus_per_job is None else options.gpus_per_job)
+        planned.append(Planned(job, done, size, *_throughput(job, own, throughput, on_gpu=options.gpus != 0)))
+    return Estimate(planned, missing, 1.0 if options.gpus is None else options.gpus)
+
+
+def longest_first(jobs: Sequence[Job], *, on_gpu: bool) -> list[Job]:
+    """The order to start them in: a long job that starts last keeps one device busy when all others are idle."""
+    own = []
+    for job in jobs:
+        with contextlib.suppress(DamagedFileError):  # the job itself will say so
+            rate = _rate_of(job)
+            own += [(job, rate)] if rate is not None else []
+    rates = [_throughput(job, own, None, on_gpu=on_gpu)[0] for job in jobs]
+    slowest = min((rate for rate in rates if rate), default=1.0)
+    left = [
+        (job.settings.steps - checkpoint_of(job)) * job.settings.seeds / (rate or slowest)
+        for job, rate in zip(jobs, rates, strict=True)
+    ]
+    order = sorted(range(len(jobs)), key=lambda i: -left[i])
+    return [jobs[i] for i in order]
 
 
 def wall_hours(hours: list[float], devices: int) -> float:
-    """Jobs in their order, each on the device that is free first."""
+    """Jobs longest first, each on the device that is free first."""
     busy_until = [0.0] * devices
-    for job in hours:
+    for job in sorted(hours, reverse=True):
         heapq.heapreplace(busy_until, busy_until[0] + job)
     return max(busy_until)
 

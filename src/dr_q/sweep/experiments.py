@@ -211,7 +211,7 @@ def plan(
     seeds: int = SEEDS,
     steps: int | None = None,
     changes: dict[str, Any] | None = None,
-    **schedule: int | None,
+    **schedule: Any,
 ) -> Plan:
     """The paper's, or with other tasks, seeds, steps, evaluations and settings."""
     sweeps = []
@@ -353,6 +353,6 @@ def _kept(priorities: Any) -> float:
 
 def _check_packages() -> None:
     """Before hours of training, not after."""
-    for package in ("matplotlib", "sklearn", "rliable"):
+    for package in ("matplotlib", "sklearn", "scipy"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackageError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")

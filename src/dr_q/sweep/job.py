@@ -3,14 +3,17 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import RunFolderError, try_lock
+from dr_q.config import add_presets
+from dr_q.kit import RunFolderError, try_lock, write_text
 from dr_q.run_folder import is_run, read_run_json
 from dr_q.settings import Settings
 from dr_q.sweep.spec import Job
@@ -44,12 +47,27 @@ def run_job(job: Job, share: Share, attempt: str) -> Ended:
     _set_up(share)
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        add_presets(job.definitions)
         with _alone(job, attempt), _printing_to(job):
-            return _train(job)
+            ended = _train(job)
     except KeyboardInterrupt:
-        return Ended("interrupted")
+        ended = Ended("interrupted")
     except Exception as error:  # an environment may fail in any way, and the other jobs continue
-        return Ended("failed", _one_line(error))
+        ended = Ended("failed", _one_line(error))
+    with contextlib.suppress(OSError):  # a full disk; the caller is told all the same
+        write_text(job.ended, json.dumps({**ended._asdict(), "attempt": attempt}) + "\n")
+    return ended
+
+
+def last_end(job: Job, attempt: str | None = None) -> Ended | None:
+    """How its last process ended, or the one of an attempt; None if it did not, or left no word."""
+    try:
+        record = json.loads(job.ended.read_text())
+        if attempt is not None and record["attempt"] != attempt:
+            return None
+        return Ended(str(record["status"]), str(record["why"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def attempt_under_way(job: Job) -> str:
@@ -58,6 +76,43 @@ def attempt_under_way(job: Job) -> str:
         return json.loads(job.lock.read_text())["attempt"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def job_file(job: Job) -> Path:
+    """What a process of its own reads the job from."""
+    return job.folder.with_name(f"{job.folder.name}.job")
+
+
+def write_job(job: Job, share: Share, **more: str) -> None:
+    """Write that file."""
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    record = {"job": job.to_json(), "share": share._asdict(), **more}
+    write_text(job_file(job), json.dumps(record, indent=1) + "\n")
+
+
+def end_process(job: Job, attempt: str) -> None:
+    """End an attempt's process on this machine, if it is still at work: first as Ctrl-C would, with a checkpoint."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + _PATIENCE / 2
+        pid = _process_of(job, attempt)
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        while time.monotonic() < deadline and _process_of(job, attempt) is not None:
+            time.sleep(0.2)
+
+
+def _process_of(job: Job, attempt: str) -> int | None:
+    """The process of an attempt that holds the job's lock on this machine."""
+    try:
+        record = json.loads(job.lock.read_text())
+        if record["attempt"] != attempt or record["host"] != socket.gethostname():
+            return None
+        with job.lock.open("a") as file:
+            return None if try_lock(file.fileno()) else int(record["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _set_up(share: Share) -> None:
@@ -77,7 +132,7 @@ def _train(job: Job) -> Ended:
 
     try:
         begun = _begun(job)
-        outcome = train(begun or job.settings, job.folder, Options(), resume=job.folder.exists())
+        outcome = train(begun or job.settings, job.folder, Options(**job.execution), resume=job.folder.exists())
     except Exception:
         traceback.print_exc()
         raise

@@ -1,30 +1,58 @@
-"""What a sweep is: tasks x presets, each pair one job with all seeds in it; and its folder.
+"""What a sweep is: tasks x variants, each pair one job with all seeds in it; and its folder.
 
-OUT/sweep.json                the sweep
-OUT/<task>/<preset>/          a run's folder, as `dr-q train --out` makes it
-OUT/<task>/<preset>.log       what the job printed
-OUT/<task>/<preset>.lock      held by the process that trains it, and which one that is
-OUT/results.csv               every evaluation of the finished runs
+OUT/sweep.json                   the sweep, and every job that the folder has
+OUT/<task>/<variant>/            a run's folder, as `dr-q train --out` makes it
+OUT/<task>/<variant>.log         what the job printed
+OUT/<task>/<variant>.lock        held by the process that trains it, and which one that is
+OUT/<task>/<variant>.ended       how its last process ended
+OUT/results.csv                  every evaluation of the finished runs
+
+A variant is a preset, or a preset with values of the grid: `dr.q+infonce_weight=0.2`. Seeds that were added later are
+another job: `dr.q-seeds5-9`.
 """
 
 import dataclasses
+import itertools
 import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dr_q.config import PRESETS, check_settings, current_names, preset, setting
+from dr_q.config import (
+    MOST_STEPS,
+    PRESETS,
+    Config,
+    add_presets,
+    base_kind,
+    check_names,
+    check_settings,
+    current_names,
+    plain_value,
+    preset,
+    presets_of_files,
+    setting,
+    settings_of,
+)
 from dr_q.envs import canonical, known_tasks, make_env, suite_tasks, suites
-from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, write_text
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, spelled, write_text
 from dr_q.paper import paper_tasks
 from dr_q.settings import SCHEDULE, Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
 LOCK_FILE = "sweep.lock"
+COLLECT_LOCK_FILE = "results.lock"
+STATUS_FILE = "status.json"
 SEEDS = 10
 """The paper's."""
+MOST_SEEDS = 1_024
+"""Of one job: each seed has a simulator's process."""
+MOST_JOBS = 100_000
 RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
 """What a sweep may set of a run's `Settings`, besides seeds and noise."""
+GROWING = ("tasks", "presets", "seeds", "first_seed", "grid", "definitions")
+"""What may be different when a sweep's folder is used again: more of it adds jobs."""
 _JOBS = "Jobs"
 
 
@@ -36,7 +64,7 @@ class SweepSpec:
     """Names of tasks and suites; suites are replaced by their tasks."""
     presets: tuple[str, ...]
     seeds: int = SEEDS
-    """Of each task and preset, from 0 on."""
+    """Of each task and variant, from `first_seed` on."""
     steps: int | None = None
     """Agent steps of each seed; None is the paper's budget of each task."""
     eval_every: int | None = None
@@ -47,42 +75,116 @@ class SweepSpec:
     noise_dims: int = 0
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Of the config, on top of every preset."""
+    first_seed: int = 0
+    grid: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    """Settings of the config with the values to try; all combinations, with every preset."""
+    definitions: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What those of the presets change that are not built in; filled in from `dr_q.PRESETS`."""
 
     def __post_init__(self) -> None:
         """Spell tasks out; refuse what cannot be."""
         object.__setattr__(self, "tasks", _tasks(self.tasks))
         object.__setattr__(self, "presets", tuple(dict.fromkeys(self.presets)))
+        object.__setattr__(self, "changes", current_names(self.changes, Config))
+        object.__setattr__(self, "grid", _grid(self.grid, self.changes))
         if not self.tasks:
             raise ConfigError(
                 f"nothing to train on; name tasks (dr-q tasks lists them) or suites: {', '.join(suites())}"
             )
         if not self.presets:
             raise ConfigError(f"no preset given; presets: {', '.join(PRESETS)}")
-        for name in self.presets:
-            preset(name, **self.changes)
-        self.settings(self.tasks[0], self.presets[0])
+        combinations = math.prod(len(values) for values in self.grid.values())
+        count = len(self.tasks) * len(self.presets) * combinations
+        if count > MOST_JOBS:
+            raise ConfigError(f"{count:,} jobs are more than a sweep may have, {MOST_JOBS:,}; give fewer values")
+        for variant in self.variants():
+            preset(variant.preset, **self.changes, **variant.values)
+        if isinstance(self.seeds, int) and self.seeds > MOST_SEEDS:
+            raise ConfigError(
+                f"{spelled('seeds')} {self.seeds:,} is more than one job may train, {MOST_SEEDS:,} (each seed has a "
+                f"simulator's process); add more later with {spelled('seed')} and the same {spelled('out')}"
+            )
+        self.settings(self.tasks[0], Variant(self.presets[0]))
+        object.__setattr__(self, "definitions", presets_of_files(self.presets))
 
-    def settings(self, task: str, preset_name: str) -> Settings:
+    def variants(self) -> "Iterator[Variant]":
+        """Every preset with every combination of the grid's values."""
+        for name in self.presets:
+            for values in itertools.product(*self.grid.values()):
+                yield Variant(name, dict(zip(self.grid, values, strict=True)))
+
+    def settings(
+        self, task: str, variant: "Variant", first_seed: int | None = None, seeds: int | None = None
+    ) -> Settings:
         """Those of one run."""
         schedule = {name: getattr(self, name) for name in RUN_OPTIONS if getattr(self, name) is not None}
         return make_settings(
             task,
-            preset_name=preset_name,
-            changes=self.changes,
-            seeds=self.seeds,
+            preset_name=variant.preset,
+            changes={**self.changes, **variant.values},
+            first_seed=self.first_seed if first_seed is None else first_seed,
+            seeds=self.seeds if seeds is None else seeds,
             noise_dims=self.noise_dims,
             **schedule,
         )
 
     def jobs(self, out: Path) -> list["Job"]:
-        """One for each task and preset, in the order given."""
+        """One for each task and variant, in the order given, and as many more as seeds were added in the folder."""
+        begun = read_entries(out)
         return [
-            Job(self.settings(task, name), out / _plain(task) / name) for task in self.tasks for name in self.presets
+            self.job(entry, out)
+            for task in self.tasks
+            for variant in self.variants()
+            for entry in self._entries(task, variant, begun)
         ]
+
+    def _entries(self, task: str, variant: "Variant", begun: "list[Entry]") -> "list[Entry]":
+        """Those of the folder that have any of the seeds, and new ones for the seeds that none has."""
+        mine = [e for e in begun if (e.task, e.preset, e.values) == (task, variant.preset, variant.values)]
+        wanted = range(self.first_seed, self.first_seed + self.seeds)
+        found = [e for e in mine if e.first_seed < wanted.stop and e.first_seed + e.seeds > wanted.start]
+        missing = [s for s in wanted if not any(e.first_seed <= s < e.first_seed + e.seeds for e in found)]
+        for first, count in _ranges(missing):
+            later = f"-seeds{first}-{first + count - 1}" if mine else ""
+            folder = f"{_plain(task)}/{variant.label}{later}"
+            found.append(Entry(folder, task, variant.preset, variant.values, first, count))
+        return found
+
+    def job(self, entry: "Entry", out: Path) -> "Job":
+        """A job of the sweep's folder."""
+        variant = Variant(entry.preset, entry.values)
+        settings = self.settings(entry.task, variant, entry.first_seed, entry.seeds)
+        later = Path(entry.folder).name.removeprefix(variant.label).replace("-seeds", " seeds ")
+        return Job(settings, out / entry.folder, variant.label + later, self.definitions)
 
     def to_json(self) -> dict[str, Any]:
         """For sweep.json, as it comes back from there."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+class Variant(NamedTuple):
+    """A preset, and values of the grid."""
+
+    preset: str
+    values: dict[str, Any] = {}  # noqa: RUF012  # never changed
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and folders: dr.q+infonce_weight=0.2."""
+        return self.preset + "".join(f"+{name}={value}" for name, value in self.values.items())
+
+
+class Entry(NamedTuple):
+    """A job as sweep.json records it."""
+
+    folder: str
+    """Relative to the sweep's."""
+    task: str
+    preset: str
+    values: dict[str, Any]
+    """Of the grid."""
+    first_seed: int
+    seeds: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +194,7 @@ class SweepOptions:
     address: str | None = setting(
         None,
         "a Ray cluster to run on; `auto` is the one that runs on this machine",
-        group=_JOBS, metavar="HOST:PORT", otherwise="Ray is started on this machine",
+        group=_JOBS, metavar="HOST:PORT", otherwise="Ray is started on this machine, for this machine only",
     )  # fmt: skip
     gpus_per_job: float | None = setting(
         None,
@@ -103,23 +205,51 @@ class SweepOptions:
     cpus_per_job: float | None = setting(
         None,
         "CPUs of a job",
-        group=_JOBS, above=0, otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
+        group=_JOBS, above=0, most=MOST_STEPS,
+        otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
     )  # fmt: skip
     retries: int = setting(
-        3, "how often a job that lost its worker is started again from its checkpoint", group=_JOBS, least=0
-    )
+        3, "how often a job that lost its worker is started again from its checkpoint", group=_JOBS,
+        least=0, most=MOST_STEPS,
+    )  # fmt: skip
+    local: bool = setting(False, "run jobs as processes of this machine, without Ray", group=_JOBS)
+    jobs_per_gpu: int | None = setting(
+        None,
+        "jobs that share a GPU under CUDA's multi-process service, each with its part of the memory",
+        group=_JOBS, least=1, most=32, otherwise="1",
+    )  # fmt: skip
+    max_minutes: float | None = setting(
+        None,
+        "minutes after which jobs write checkpoints and the sweep stops, with exit code 0",
+        group=_JOBS, unit="minutes", above=0, most=MOST_STEPS, otherwise="no limit",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+        if self.jobs_per_gpu is not None and self.gpus_per_job is not None:
+            raise ConfigError(f"{spelled('jobs_per_gpu')} and {spelled('gpus_per_job')} say the same; give one of them")
+        if self.local and self.address is not None:
+            raise ConfigError(f"{spelled('local')} runs without Ray; leave {spelled('address')} out")
+
+    @property
+    def gpus(self) -> float | None:
+        """GPUs of a job, by whichever option; None is the default."""
+        return 1 / self.jobs_per_gpu if self.jobs_per_gpu is not None else self.gpus_per_job
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """All seeds of one task and preset, in one process."""
+    """Some seeds of one task and variant, in one process."""
 
     settings: Settings
     folder: Path
+    variant: str = ""
+    """Its name in tables; empty: the preset's."""
+    definitions: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What presets that are not built in change."""
+    execution: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of `dr_q.settings.Execution`."""
 
     @property
     def task(self) -> str:
@@ -128,8 +258,8 @@ class Job:
 
     @property
     def preset(self) -> str:
-        """Its preset's name."""
-        return self.settings.preset
+        """Its variant's name."""
+        return self.variant or self.settings.preset
 
     @property
     def name(self) -> str:
@@ -139,12 +269,31 @@ class Job:
     @property
     def log(self) -> Path:
         """What it printed."""
-        return self.folder.with_name(f"{self.folder.name}.log")
+        return self._next_to("log")
 
     @property
     def lock(self) -> Path:
         """Held while a process trains it."""
-        return self.folder.with_name(f"{self.folder.name}.lock")
+        return self._next_to("lock")
+
+    @property
+    def ended(self) -> Path:
+        """How its last process ended."""
+        return self._next_to("ended")
+
+    def _next_to(self, kind: str) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.{kind}")
+
+    def to_json(self) -> dict[str, Any]:
+        """For a file that another process reads."""
+        record = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**record, "settings": self.settings.to_json(), "folder": str(self.folder)}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> "Job":
+        """From such a file."""
+        settings, folder = Settings.from_json(record["settings"]), Path(record["folder"])
+        return Job(**{**record, "settings": settings, "folder": folder})
 
 
 def check_tasks(spec: SweepSpec) -> None:
@@ -154,41 +303,146 @@ def check_tasks(spec: SweepSpec) -> None:
             make_env(task).close()
 
 
-def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
-    """What sweep.json says, if it is there; refuse the folder of another sweep, and one that is none."""
+def parse_grid(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """A grid from `setting=value,value` words.
+
+    Raises:
+        ConfigError: For a word that is none, an unknown setting, or a value that is not allowed.
+    """
+    found: dict[str, tuple[Any, ...]] = {}
+    for word in words:
+        name, equals, listed = word.partition("=")
+        name = next(iter(current_names({name.replace("-", "_"): 0}, Config)))
+        if not equals or not listed:
+            raise ConfigError(f"--grid must be setting=value,value,...: --grid infonce-weight=0.05,0.1, got '{word}'")
+        check_names([name])
+        if name in found:
+            raise ConfigError(f"--grid has {name.replace('_', '-')} twice; give all its values at once")
+        found[name] = tuple(_value(name, text) for text in listed.split(","))
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    field, declared = settings_of(Config)[name]
+    kind = base_kind(field.type)
+    convert = {bool: {"True": True, "False": False}.__getitem__, int: int, float: float}.get(kind, str)
+    try:
+        value = convert(text)
+    except (KeyError, ValueError):
+        value = text
+    declared.refuse(field.type, value, f"--grid {name.replace('_', '-')}")
+    return value
+
+
+def _grid(grid: Mapping[str, Iterable[Any]], changes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Checked: settings that have one value each, every value once."""
+    found = {}
+    for name, values in current_names(grid, Config).items():
+        check_names([name])
+        if name in changes:
+            raise ConfigError(f"{spelled(name)} has a value and is in the grid; leave one of them out")
+        if isinstance(settings_of(Config)[name][0].default, tuple):
+            raise ConfigError(f"{spelled(name)} has several numbers, which a grid cannot vary; use presets instead")
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ConfigError(f"the grid's {name} must be a list of values, got {values!r}")
+        found[name] = tuple(dict.fromkeys(plain_value(value) for value in values))
+        if not found[name]:
+            raise ConfigError(f"the grid has no value for {name}")
+    return found
+
+
+def _ranges(seeds: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive seeds as (first, count)."""
+    for _, group in itertools.groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
+        found = [seed for _, seed in group]
+        yield found[0], len(found)
+
+
+def read_record(out: Path) -> dict[str, Any] | None:
+    """What sweep.json says; None if there is none."""
     file = out / SPEC_FILE
     if not file.exists():
+        return None
+    try:
+        record = json.loads(file.read_text())
+        spec = current_names(record["spec"], Settings)  # a sweep of an earlier version has old names
+        entries = record.get("jobs")
+        if entries is None:  # of an earlier version: every task with every preset
+            pairs = [(task, name) for task in spec["tasks"] for name in spec["presets"]]
+            entries = [[f"{_plain(task)}/{name}", task, name, {}, 0, spec["seeds"]] for task, name in pairs]
+        return {**record, "spec": spec, "jobs": [Entry(*entry) for entry in entries]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
+
+
+def read_entries(out: Path) -> list[Entry]:
+    """Every job that the folder has."""
+    return (read_record(out) or {"jobs": []})["jobs"]
+
+
+def jobs_of_folder(out: Path) -> list[Job]:
+    """Every job of a sweep's folder; RunFolderError where it is none."""
+    record = read_record(out)
+    if record is None:
+        raise RunFolderError(f"{out} is no sweep: it has no {SPEC_FILE}")
+    known = {field.name for field in dataclasses.fields(SweepSpec)}
+    given = {name: value for name, value in record["spec"].items() if name in known}
+    definitions = given.get("definitions", {})
+    add_presets(definitions)
+    spec = SweepSpec(**{**given, "tasks": tuple(given["tasks"]), "presets": tuple(given["presets"])})
+    jobs = [spec.job(entry, out) for entry in record["jobs"]]
+    return [dataclasses.replace(job, definitions=definitions) for job in jobs]
+
+
+def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
+    """What sweep.json says, if it is there; refuse the folder of another sweep, and one that is none."""
+    record = read_record(out)
+    if record is None:
         ours = {SPEC_FILE + ".part", LOCK_FILE}
         if out.exists() and (not out.is_dir() or any(path.name not in ours for path in out.iterdir())):
             raise RunFolderError(f"{out} is not empty and no sweep: it has no {SPEC_FILE}; choose another --out")
         return None
-    try:
-        record = json.loads(file.read_text())
-        was = current_names(record["spec"], Settings)  # a sweep of an earlier version has old names
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
-    for name, value in spec.to_json().items():
-        if was.get(name) != value:
+    was = record["spec"]
+    asked = spec.to_json()
+    for name, value in asked.items():
+        if name not in GROWING and was.get(name) != value:
             raise RunFolderError(
                 f"{out} holds another sweep: {name.replace('_', '-')} {_said(was.get(name))}, got {_said(value)}; "
                 "give the same to continue it, or choose another --out"
+            )
+    for name, changes in asked["definitions"].items():
+        before = was.get("definitions", {}).get(name, changes)
+        if before != changes:
+            raise RunFolderError(
+                f"{out} holds another preset '{name}': {_said(before)}, got {_said(changes)}; give it another name, or "
+                "choose another --out"
             )
     return record
 
 
 def write_spec(spec: SweepSpec, out: Path, cpu_threads: int | None) -> None:
-    """Write sweep.json; it is there whole or not at all."""
+    """Write sweep.json, with the jobs that the folder had before; it is there whole or not at all."""
     out.mkdir(parents=True, exist_ok=True)
-    record = {"spec": spec.to_json(), "cpu_threads": cpu_threads}
+    before = read_record(out)
+    jobs = {entry.folder: entry for entry in (before or {"jobs": []})["jobs"]}
+    for job in spec.jobs(out):
+        folder = job.folder.relative_to(out).as_posix()
+        settings = job.settings
+        values = {name: getattr(settings.config, name) for name in spec.grid}
+        jobs.setdefault(folder, Entry(folder, job.task, settings.preset, values, settings.first_seed, settings.seeds))
+    described = spec.to_json()
+    if before is not None:
+        described["definitions"] = {**before["spec"].get("definitions", {}), **described["definitions"]}
+    record = {"spec": described, "cpu_threads": cpu_threads, "jobs": [list(entry) for entry in jobs.values()]}
     write_text(out / SPEC_FILE, json.dumps(record, indent=1) + "\n")
 
 
 def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:
     found: list[str] = []
     for name in names:
-        spelled = canonical(name)
-        if spelled in known_tasks() or "/" in name or ":" in name:
-            found.append(spelled)
+        task = canonical(name)
+        if task in known_tasks() or "/" in name or ":" in name:
+            found.append(task)
             continue
         try:
             found += [task.name for task in suite_tasks(name)]

@@ -34,7 +34,8 @@ def train(
 
     Args:
         task: A task's name (`dr-q tasks` lists the paper's), or a callable that makes a new environment.
-        preset: One of `dr_q.PRESETS`; "dr.q" by default.
+        preset: One of `dr_q.PRESETS`, or several joined by + (`dr_q.load_presets` adds those of a file); "dr.q" by
+            default.
         seeds: Number of seeds, trained together; 1 by default.
         seed: The first seed; 0 by default.
         steps: Agent steps of each seed; by default the task's budget (the paper's, or its family's), else 500,000.

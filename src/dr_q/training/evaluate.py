@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_q.agent import PolicyNetworks
-from dr_q.envs import Pool, stream_seed
+from dr_q.envs import Pool, RestartedError, stream_seed
 from dr_q.learner import Learner
 from dr_q.policies.episodes import EvaluationNoise, check_length
 from dr_q.run_folder import Evaluation
@@ -34,7 +34,27 @@ def evaluate(
     episodes: int,
     given_up: Callable[[], bool] = lambda: False,
 ) -> Evaluated:
-    """Run all episodes of all seeds side by side; CancelledError once it is given up."""
+    """Run all episodes of all seeds side by side; CancelledError once it is given up.
+
+    Where simulators had to be started again, all episodes are played again: they follow from their seeds, so the
+    results are those of an evaluation in which nothing failed.
+    """
+    while True:
+        try:
+            return _evaluate(pool, learner, policies, seeds, agent_steps, episodes, given_up)
+        except RestartedError:
+            continue
+
+
+def _evaluate(
+    pool: Pool,
+    learner: Learner,
+    policies: PolicyNetworks,
+    seeds: list[int],
+    agent_steps: int,
+    episodes: int,
+    given_up: Callable[[], bool],
+) -> Evaluated:
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
     obs, noise = pool.evaluate_begin(episode_seeds), EvaluationNoise(pool.spec, episode_seeds)
     running = np.ones(episode_seeds.shape, bool)

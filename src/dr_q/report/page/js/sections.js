@@ -45,6 +45,28 @@ const renderCurves = () => {
   if (!groups.children.length) groups.append(empty(FILTERED));
 };
 
+const renderReferences = () => {
+  $("reference").hidden = !data.references.length;
+  const box = $("reference-charts");
+  forget(box);
+  if (!data.references.length) return;
+  for (const found of data.references.filter((one) => one.preset === data.base && visible(one))) {
+    const s = series.get(found.series);
+    const chartOf = (label, rows) => {
+      const height = rows.reduce((sum) => sum + 22, 24);
+      const chart = { label, rows, kind: "share", reference: 0, labelShare: 0.42, xText: percentTick };
+      return chartNode((width) => dotChart(width, chart), height);
+    };
+    const suites = found.suites.filter((one) => one.suite === "all" || state.suites.has(one.suite))
+      .map((one) => ({ label: one.label, items: [{ s, triple: one.value, what: "difference" }] }));
+    const tasks = found.tasks.filter(visible)
+      .map((one) => ({ label: one.task, items: [{ s, triple: one.value, what: one.verdict }] }));
+    if (suites.length) box.append(card(`${found.title}: suites`, chartOf(`${found.title}, by suite`, suites)));
+    if (tasks.length) box.append(card(`${found.title}: tasks`, chartOf(`${found.title}, by task`, tasks)));
+  }
+  $("reference-table").replaceChildren(tableNode("reference", { tall: true }), tableNode("reference-tasks", { tall: true, titled: true }));
+};
+
 const renderAggregates = () => {
   const box = $("aggregate-charts");
   forget(box);
@@ -77,6 +99,9 @@ const renderProfiles = () => {
       tipTitle: (x) => `share of runs above ${x.toFixed(2)}`,
     }))));
   }
+  const notes = shownSuites().filter((suite) => Object.hasOwn(data.grounds, suite.name))
+    .map((suite) => el("li", {}, data.grounds[suite.name]));
+  $("profile-notes").replaceChildren(...notes);
   if (!box.children.length) box.append(empty(data.profiles.length ? FILTERED : data.tables.aggregates.missing));
 };
 
@@ -99,19 +124,60 @@ const renderImprovement = () => {
 const renderAblations = () => {
   const box = $("ablation-charts");
   forget(box);
-  const presets = shownPresets();
+  const presets = shownPresets().filter((s) => !s.reference);
   $("ablation-legend").replaceChildren();
-  if (presetByName.size < 2) return;
+  if (data.series.filter((s) => s.ours && !s.reference).length < 2) return;
   legend($("ablation-legend"), presets, false);
   for (const suite of shownSuites()) {
     const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
       label: shortName(t.name),
-      items: presets.map((s) => ({ s, triple: finalOf(t.name, s.key)?.normalised })).filter(({ triple }) => triple),
+      items: data.sideBySide.filter((f) => f.task === t.name && f.normalised && !state.hide.has(f.series))
+        .map((f) => ({ s: series.get(f.series), triple: f.normalised, what: `${series.get(f.series).name} at ${number(f.step, "count")} steps` })),
     })).filter((row) => row.items.length);
-    const chart = { label: `${suite.title}: normalised last scores`, rows, kind: "unit", labelShare: 0.42 };
+    const chart = { label: `${suite.title}: normalised scores at common steps`, rows, kind: "unit", labelShare: 0.42 };
     const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
     if (rows.length) box.append(card(suite.title, chartNode((width) => dotChart(width, chart), height)));
   }
+};
+
+const heatMap = ({ settings, axes }, { name, kind, values }) => {
+  const means = values.map((one) => one.value[0]);
+  const [low, high] = [Math.min(...means), Math.max(...means)];
+  const table = el("table", { class: "heat", "aria-label": `${name} by ${settings.join(" and ")}` });
+  table.append(el("tr", {}, el("th", {}, `${settings[1]} \\ ${settings[0]}`), ...axes[0].map((x) => el("th", { scope: "col" }, x))));
+  axes[1].forEach((y, j) => {
+    const row = el("tr", {}, el("th", { scope: "row" }, y));
+    axes[0].forEach((_, i) => {
+      const found = values.find((one) => one.at[0] === i && one.at[1] === j);
+      const cell = el("td", found ? { title: estimate(found.value, kind) } : {}, found ? number(found.value[0], kind) : "–");
+      if (found) cell.style.setProperty("--heat", `${Math.round(8 + 62 * ((found.value[0] - low) / (high - low || 1)))}%`);
+      row.append(cell);
+    });
+    table.append(row);
+  });
+  return el("div", { class: "wrap", tabindex: 0, role: "region", "aria-label": name }, table);
+};
+const renderGrids = () => {
+  $("grid").hidden = !data.grids.length;
+  const box = $("grid-charts");
+  forget(box);
+  if (!data.grids.length) return;
+  for (const grid of data.grids) {
+    const cards = el("div", { class: "cards two-up" });
+    for (const chart of grid.charts) {
+      if (chart.kind === "score" && !matches(chart.name)) continue;
+      if (grid.settings.length > 1) { cards.append(card(chart.name, heatMap(grid, chart))); continue; }
+      const rows = grid.axes[0].map((value, i) => ({
+        label: `${grid.settings[0]} = ${value}`,
+        items: chart.values.filter((one) => one.at[0] === i && !state.hide.has(one.series))
+          .map((one) => ({ s: series.get(one.series), triple: one.value })),
+      })).filter((row) => row.items.length);
+      const drawn = { label: `${chart.name} by ${grid.settings[0]}`, rows, kind: chart.kind, labelShare: 0.45 };
+      if (rows.length) cards.append(card(chart.name, chartNode((width) => dotChart(width, drawn), 24 + 22 * rows.length)));
+    }
+    box.append(el("p", { class: "lead" }, grid.title), cards);
+  }
+  $("grid-table").replaceChildren(tableNode("grid", { tall: true }));
 };
 
 const timeShares = (run) => {
@@ -135,6 +201,7 @@ const renderTables = () => {
   $("ablation-table").replaceChildren(tableNode("ablations", { tall: true, titled: true }));
   renderSpeed();
   $("settings-table").replaceChildren(tableNode("settings"));
+  $("runs-table").replaceChildren(tableNode("runs", { tall: true }));
   $("versions-table").replaceChildren(tableNode("versions"));
 };
 
@@ -179,10 +246,12 @@ const render = () => {
   hideTip();
   renderSummary();
   renderCurves();
+  renderReferences();
   renderTables();
   renderAggregates();
   renderProfiles();
   renderImprovement();
   renderAblations();
+  renderGrids();
   renderPrintState();
 };
