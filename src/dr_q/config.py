@@ -196,6 +196,12 @@ def _is_reward_range(x: Any) -> bool:
     return len(x) == 2 and all(map(_is_number, x)) and -LARGEST_BIN <= x[0] < x[1] <= LARGEST_BIN
 
 
+def _is_parts(x: Any) -> bool:
+    return isinstance(x, str) and all(name.strip() for name in x.split(","))
+
+
+NORMALISE_NONE, NORMALISE_ALL = "none", "all"
+"""Values of `normalise_observations` besides names of parts."""
 _ACTIVATIONS = typing.get_args(Activation)
 _DATA, _TARGETS, _SAMPLING, _ENCODER = "Acting and data", "Targets and returns", "Sampling", "Encoder"
 _ACTOR, _CRITICS, _MRQ = "Actor", "Critics", "MR.Q only"
@@ -222,6 +228,12 @@ class Config:
         1_000_000,
         "slots of the replay buffer; a run allocates only what it can fill",
         group=_DATA, paper="Replay buffer size", unit="slots", least=1, most=MOST_STEPS,
+    )  # fmt: skip
+    normalise_observations: str = setting(
+        NORMALISE_NONE,
+        "vectors of observations to normalise by their running mean and variance: all, or names of parts with commas "
+        "between",
+        group=_DATA, metavar="PARTS", check=("none, all, or names of parts with commas between", _is_parts),
     )  # fmt: skip
     batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1, most=65_536)
 

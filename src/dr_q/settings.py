@@ -15,14 +15,14 @@ from dr_q.config import (
     setting,
     settings_of,
 )
-from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
+from dr_q.envs import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, canonical, default_eval_every, default_steps
 from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
     import gymnasium
 
 EVAL_EPISODES = 10
-EVAL_EVERY = 5_000
+EVAL_EVERY = DEFAULT_EVAL_EVERY
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
 LARGEST_SEED = 2**32 - 1
@@ -47,8 +47,10 @@ class Settings:
         otherwise=f"the task's budget (the paper's, or its family's); {DEFAULT_AGENT_STEPS} for other tasks",
     )  # fmt: skip
     eval_every: int = setting(
-        EVAL_EVERY, "agent steps between evaluations", group=_RUN, unit="agent steps", least=1, most=MOST_STEPS
-    )
+        DEFAULT_EVAL_EVERY,
+        "agent steps between evaluations",
+        group=_RUN, unit="agent steps", least=1, most=MOST_STEPS, otherwise=f"{DEFAULT_EVAL_EVERY}; 100000 for Atari",
+    )  # fmt: skip
     eval_episodes: int = setting(
         EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1, most=1_000
     )
@@ -204,7 +206,7 @@ def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
     of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
     config = dataclasses.asdict(preset(preset_name)) if is_known_preset(preset_name) else {}
-    return {**of_run, "steps": default_steps(task), **config}
+    return {**of_run, "steps": default_steps(task), "eval_every": default_eval_every(task), **config}
 
 
 def make_settings(
@@ -229,4 +231,5 @@ def make_settings(
     if steps is None:
         steps = default_steps(task)
     config = preset(preset_name, **(changes or {}))
-    return Settings(task, preset_name, config, steps=steps, **current_names(rest, Settings))
+    given = {"eval_every": default_eval_every(task), **current_names(rest, Settings)}
+    return Settings(task, preset_name, config, steps=steps, **given)

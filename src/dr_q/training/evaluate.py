@@ -13,7 +13,7 @@ import numpy as np
 from dr_q.agent import PolicyNetworks
 from dr_q.envs import Pool, RestartedError, stream_seed
 from dr_q.learner import Learner
-from dr_q.policies.episodes import check_length
+from dr_q.policies.episodes import EvaluationNoise, check_length
 from dr_q.run_folder import Evaluation
 
 
@@ -56,7 +56,7 @@ def _evaluate(
     given_up: Callable[[], bool],
 ) -> Evaluated:
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
-    obs = pool.evaluate_begin(episode_seeds)
+    obs, noise = pool.evaluate_begin(episode_seeds), EvaluationNoise(pool.spec, episode_seeds)
     running = np.ones(episode_seeds.shape, bool)
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
     while running.any():
@@ -64,7 +64,7 @@ def _evaluate(
             raise concurrent.futures.CancelledError
         lengths += running
         check_length(pool.spec, int(lengths.max()))
-        obs, reward, running = pool.evaluate_step(learner.greedy(policies, obs))
+        obs, reward, running = pool.evaluate_step(noise(learner.greedy(policies, obs)))
         returns += reward
     results = [
         Evaluation(
