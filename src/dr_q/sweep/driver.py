@@ -36,7 +36,7 @@ from dr_q.training.signals import Signals
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at the runs' folders."""
-_CPUS_BESIDE_SIMULATORS = 2
+CPUS_BESIDE_SIMULATORS = 2
 """Of a job on a GPU: the loop, and what drives the device."""
 _MOST_NODES_LOST = 20
 """By one job, before it is given up: machines come and go, and that is not its fault."""
@@ -154,15 +154,14 @@ def share_of(
     if gpus > 0:
         most = max((node["GPU"] for node in with_gpus), default=0)
         if gpus > most:
-            name, given = ("gpus_per_job", gpus) if options.jobs_per_gpu is None else ("jobs_per_gpu", 1)
+            if options.jobs_per_gpu is not None:
+                raise ConfigError(f"{spelled('jobs_per_gpu')} needs a GPU, and there is none; leave it out")
             raise ConfigError(
-                f"{spelled(name)} {given:g} is more than any node has: {most:g}; 0 trains on the CPU"
-                if most or options.jobs_per_gpu is None
-                else f"{spelled('jobs_per_gpu')} needs a GPU, and there is none; leave it out to train on the CPU"
+                f"{spelled('gpus_per_job')} {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU"
             )
         fitting = [node for node in with_gpus if node["GPU"] >= gpus]
         fair = min(node.get("CPU", 1) * gpus / node["GPU"] for node in fitting)
-        cpus = options.cpus_per_job or max(1.0, min(float(seeds + _CPUS_BESIDE_SIMULATORS), fair // 1))
+        cpus = options.cpus_per_job or max(1.0, min(float(seeds + CPUS_BESIDE_SIMULATORS), fair // 1))
         _check_cpus(cpus, fitting)
         return Share(cpus, gpus)
     smallest = min(node.get("CPU", 1.0) for node in nodes) // 1
