@@ -32,7 +32,15 @@ NOT_IN_CONFIG = {  # the optimiser and the initialisers, which are code
     "Weight initialization (all networks)",
     "Bias initialization (all networks)",
 }
-NOT_IN_TABLE = {"sampling", "pixel_shift", "done_weight", "reward_scaling", "critic_grad_clip", "pre_tanh_weight"}
+NOT_IN_TABLE = {
+    "sampling",
+    "pixel_shift",
+    "gumbel_temperature",
+    "done_weight",
+    "reward_scaling",
+    "critic_grad_clip",
+    "pre_tanh_weight",
+}
 DECLARED = [(kind, name) for kind in (Settings, Execution, Config) for name in settings_of(kind)]
 
 
@@ -134,7 +142,7 @@ def test_any_combination_of_bounds_has_words(bounds, words):
 
 
 def test_messages_name_a_setting_as_the_user_writes_it():
-    with pytest.raises(ConfigError, match=r"^batch_size must be a whole number, at least 1, got 0$"):
+    with pytest.raises(ConfigError, match=r"^batch_size must be a whole number between 1 and 65536, got 0$"):
         Config(batch_size=0)
     with spelled_as_options(), pytest.raises(ConfigError, match=r"^--batch-size must be"):
         Config(batch_size=0)
@@ -187,7 +195,7 @@ def test_mrq_is_mrq():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be a whole number, at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number between 1 and 65536, got 0"),
         ({"discount": 1.5}, "discount must be a number between 0 and 1, got 1.5"),
         (
             {"reward_range": (1.0, -1.0)},

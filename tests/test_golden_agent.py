@@ -10,15 +10,22 @@ import numpy as np
 import pytest
 
 from dr_q import agent as drq
+from dr_q.agent.act import DISCRETE_NOISE
 from dr_q.config import preset
-from dr_q.equations import n_step_return
-from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
+from dr_q.equations import discrete_exploration_action, n_step_return
+from dr_q.networks import (
+    DiscreteActor,
+    actor_from_torch,
+    critic_from_torch,
+    discrete_actor_from_torch,
+    encoder_from_torch,
+)
 from dr_q.replay import Subtrajectory, make_sampler
 from dr_q.replay.sampling.faded_lap import FadedLap
 from dr_q.spaces import SINGLE
 from tests import golden_data
 
-FILES = golden_data.files("drq_*", "mrq_*")
+FILES = golden_data.files("drq_*", "mrq_*", "discrete_*")
 
 
 @functools.partial(golden_data.compiled, static_argnums=0)
@@ -48,6 +55,7 @@ class Case:
     def __init__(self, path: Path):
         self.arrays = golden_data.load(path)
         self.is_mrq = path.name.startswith("mrq")
+        self.is_discrete = path.name.startswith("discrete")
         self.config = preset("mr.q" if self.is_mrq else "dr.q", reward_bins=self["fwd/pred_reward_logits"].shape[-1])
         networks = drq.Networks(self.encoder("init/encoder"), self.actor("init/policy"), self.critic("init/value"))
         target = drq.Networks(
@@ -55,11 +63,11 @@ class Case:
             self.actor("init/policy_target"),
             self.critic("init/value_target"),
         )
+        scales = () if self.is_discrete else ("reward_scale", "target_reward_scale")
         self.agent = dataclasses.replace(
             drq.init_agent(self.config, networks),
             target=target,
-            reward_scale=jnp.asarray(self["rl/reward_scale"]),
-            target_reward_scale=jnp.asarray(self["rl/target_reward_scale"]),
+            **{name: jnp.asarray(self[f"rl/{name}"]) for name in scales},
         )
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -71,7 +79,8 @@ class Case:
         return encoder_from_torch(arrays, reward_bins=bins, predict_done=self.config.predict_done)
 
     def actor(self, prefix: str):
-        return actor_from_torch(golden_data.under(self.arrays, prefix))
+        arrays = golden_data.under(self.arrays, prefix)
+        return discrete_actor_from_torch(arrays) if self.is_discrete else actor_from_torch(arrays)
 
     def critic(self, prefix: str):
         return critic_from_torch(golden_data.under(self.arrays, prefix))
@@ -97,6 +106,13 @@ class Case:
             n_step_discount=jnp.asarray(discount),
             next_obs={SINGLE: jnp.asarray(self["rl/next_state"])},
         )
+
+    @property
+    def noise(self) -> drq.ActionNoise:
+        gumbel = None
+        if self.is_discrete:
+            gumbel = drq.Gumbel(jnp.asarray(self["rl/gumbel_target"]), jnp.asarray(self["rl/gumbel_actor"]))
+        return drq.ActionNoise(jnp.asarray(self["rl/standard_normal"]), gumbel)
 
     @property
     def terminates(self) -> bool:
@@ -137,8 +153,35 @@ def test_golden_forward(case: Case):
         assert_close(prediction.done, case["fwd/pred_done"][:, 0])
     else:
         assert prediction.done is None
-    assert_close(action, case["fwd/action"])
     assert_close(q, case["fwd/q"])
+    if case.is_discrete:
+        np.testing.assert_array_equal(np.argmax(action, axis=1), case["fwd/greedy"])  # D11
+        assert_one_hot(action)
+    else:
+        assert_close(action, case["fwd/action"])
+
+
+def assert_one_hot(action):
+    np.testing.assert_array_equal(np.sort(action, axis=1)[:, :-1], 0)
+    np.testing.assert_array_equal(np.max(action, axis=1), 1)
+
+
+@pytest.mark.parametrize("path", golden_data.files("discrete_*"), ids=lambda path: path.stem)
+def test_golden_discrete_actions(path: Path):
+    case = load_case(path)
+    actor = case.agent.online.actor
+    assert isinstance(actor, DiscreteActor)
+    z_s, choices = jnp.asarray(case["fwd/z_s"]), actor.choices
+    assert_close(actor.pre_activation(z_s), case["fwd/logits"])
+    soft = actor.sample(z_s, jnp.asarray(case["fwd/gumbel"]), case.config.gumbel_temperature)
+    assert_close(soft, case["fwd/action"])
+    noise = DISCRETE_NOISE * case.config.exploration_noise
+    explored = discrete_exploration_action(soft, jnp.asarray(case["rl/standard_normal"]), noise, choices)
+    np.testing.assert_array_equal(np.argmax(explored, axis=1), case["fwd/explored"])
+    target = case.agent.target
+    next_z_s = target.encoder.z_s({SINGLE: jnp.asarray(case["rl/next_state"])})
+    chosen = drq.target_policy_action(case.config, target.actor, next_z_s, *case.noise)
+    np.testing.assert_array_equal(chosen, case["rl/target_action"])
 
 
 def test_golden_encoder_loss_terms(case: Case):
@@ -161,7 +204,7 @@ def test_golden_n_step_return(case: Case):
 
 
 def test_golden_critic_target_loss_and_priority(case: Case):
-    _, metrics = actor_critic_step(case.config, case.agent, case.critic_batch, jnp.asarray(case["rl/standard_normal"]))
+    _, metrics = actor_critic_step(case.config, case.agent, case.critic_batch, *case.noise)
     assert_close(metrics.q, case["rl/q"])
     assert_close(metrics.q_target, case["rl/q_target"][:, 0])
     assert_close(metrics.critic_loss, case["rl/critic_loss"])
@@ -182,6 +225,6 @@ def test_golden_encoder_after_updates(case: Case, updates: int, absolute: float)
 def test_golden_actor_and_critic_after_updates(case: Case, updates: int, absolute: float):
     agent = case.agent
     for _ in range(updates):
-        agent, _ = actor_critic_step(case.config, agent, case.critic_batch, jnp.asarray(case["rl/standard_normal"]))
+        agent, _ = actor_critic_step(case.config, agent, case.critic_batch, *case.noise)
     assert_weights(agent.online.critic, case.critic(f"rl_after{updates}/value"), absolute)
     assert_weights(agent.online.actor, case.actor(f"rl_after{updates}/policy"), absolute)

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
         TrainingError,
         WorkerError,
     )
-    from dr_q.networks import actor_from_torch, critic_from_torch, encoder_from_torch
+    from dr_q.networks import (
+        actor_from_torch,
+        critic_from_torch,
+        discrete_actor_from_torch,
+        encoder_from_torch,
+    )
     from dr_q.policies import Policy, load
     from dr_q.run_folder import Evaluation
     from dr_q.training.api import train
@@ -46,6 +51,7 @@ _HOME = {
     "WorkerError": "dr_q.kit",
     "actor_from_torch": "dr_q.networks",
     "critic_from_torch": "dr_q.networks",
+    "discrete_actor_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
     "load": "dr_q.policies",
     "load_presets": "dr_q.config",
@@ -72,6 +78,7 @@ __all__ = [
     "__version__",
     "actor_from_torch",
     "critic_from_torch",
+    "discrete_actor_from_torch",
     "encoder_from_torch",
     "load",
     "load_presets",

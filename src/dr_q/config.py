@@ -23,6 +23,13 @@ Activation = Literal["elu", "relu"]
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
 _BOUNDS = {"least": "at least", "above": "more than", "most": "at most", "below": "under"}
 """How a bound is put into words."""
+_LONGEST_SHOWN = 200
+"""Characters of a refused value that a message shows."""
+MOST_STEPS = 1_000_000_000
+"""Limit of everything that counts steps or slots: devices count them in 32 bits."""
+_MOST_WIDTH = 16_384
+_MOST_WEIGHT = 1_000_000
+_MOST_HORIZON = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,10 +108,19 @@ class Setting:
         """Raise ConfigError if a value is not allowed; `name` is what the user calls the setting."""
         try:
             fine = self.accepts(kind, value)
-        except TypeError:  # not even of the kind
+        except (TypeError, OverflowError):  # not even of the kind, or a whole number that no float holds
             fine = False
         if not fine:
-            raise ConfigError(f"{name} must be {self.allowed(kind)}, got {value!r}")
+            raise ConfigError(f"{name} must be {self.allowed(kind)}, got {shortened(value)}")
+
+
+def shortened(value: Any) -> str:
+    """A value as a message shows it: what a user gave may be any length."""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not write out whole numbers of more than 4,300 digits
+        return "a whole number of thousands of digits"
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}... ({len(shown):,} characters)"
 
 
 def base_kind(kind: Any) -> Any:
@@ -192,20 +208,22 @@ class Config:
     exploration_steps: int = setting(
         10_000,
         "agent steps with uniformly random actions, before any update",
-        group=_DATA, paper="Exploration steps", unit="agent steps", least=1,
+        group=_DATA, paper="Exploration steps", unit="agent steps", least=1, most=MOST_STEPS,
     )  # fmt: skip
     exploration_noise: float = setting(
         0.2,
         "standard deviation of the normal noise on actions in [-1, 1]",
-        group=_DATA, paper="Exploration noise", least=0,
+        group=_DATA, paper="Exploration noise", least=0, most=1_000,
     )  # fmt: skip
-    replay_ratio: int = setting(1, "RL updates for each agent step", group=_DATA, paper="Replay ratio (UTD)", least=1)
+    replay_ratio: int = setting(
+        1, "RL updates for each agent step", group=_DATA, paper="Replay ratio (UTD)", least=1, most=1_000
+    )
     replay_capacity: int = setting(
         1_000_000,
         "slots of the replay buffer; a run allocates only what it can fill",
-        group=_DATA, paper="Replay buffer size", unit="slots", least=1,
+        group=_DATA, paper="Replay buffer size", unit="slots", least=1, most=MOST_STEPS,
     )  # fmt: skip
-    batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1)
+    batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1, most=65_536)
 
     discount: float = setting(
         0.99, "weight of a reward one step later", group=_TARGETS, paper="Discount factor", symbol="gamma",
@@ -214,20 +232,20 @@ class Config:
     target_period: int = setting(
         250,
         "RL updates between copies to the target networks, and encoder updates at each copy",
-        group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1,
+        group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1, most=100_000,
     )  # fmt: skip
     target_noise: float = setting(
         0.2,
         "standard deviation of the noise on the target actor's action",
-        group=_TARGETS, paper="Target policy noise", symbol="sigma", least=0,
+        group=_TARGETS, paper="Target policy noise", symbol="sigma", least=0, most=1_000,
     )  # fmt: skip
     target_noise_clip: float = setting(
         0.3, "bound of that noise on either side", group=_TARGETS, paper="Target policy noise clipping", symbol="c",
-        least=0,
+        least=0, most=1_000,
     )  # fmt: skip
     q_horizon: int = setting(
         3, "steps of the critics' n-step return", group=_TARGETS, paper="Critic multi-step return horizon",
-        symbol="H_Q", unit="agent steps", least=1,
+        symbol="H_Q", unit="agent steps", least=1, most=_MOST_HORIZON,
     )  # fmt: skip
 
     sampling: str = setting(
@@ -236,10 +254,15 @@ class Config:
     priority_exponent: float = setting(
         0.4,
         "exponent of the TD error; 0 gives every transition priority 1",
-        group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0,
+        group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0, most=10,
     )  # fmt: skip
     min_priority: float = setting(
-        1.0, "TD errors below this count as this", group=_SAMPLING, paper="LAP minimum priority", above=0
+        1.0,
+        "TD errors below this count as this",
+        group=_SAMPLING,
+        paper="LAP minimum priority",
+        above=0,
+        most=_MOST_WEIGHT,
     )
     fade_decay: float = setting(
         1e-4,
@@ -252,24 +275,28 @@ class Config:
         group=_SAMPLING, paper="Faded PER forget weight threshold", symbol="epsilon_low", least=0, most=1,
     )  # fmt: skip
 
-    encoder_learning_rate: float = setting(3e-4, group=_ENCODER, paper="Encoder learning rate", least=0)
-    encoder_weight_decay: float = setting(0.01, group=_ENCODER, paper="Encoder weight decay", least=0)
-    zs_dim: int = setting(512, "size of the latent state z_s", group=_ENCODER, paper="Encoder z_s dim", least=1)
+    encoder_learning_rate: float = setting(3e-4, group=_ENCODER, paper="Encoder learning rate", least=0, most=1)
+    encoder_weight_decay: float = setting(
+        0.01, group=_ENCODER, paper="Encoder weight decay", least=0, most=_MOST_WEIGHT
+    )
+    zs_dim: int = setting(
+        512, "size of the latent state z_s", group=_ENCODER, paper="Encoder z_s dim", least=1, most=_MOST_WIDTH
+    )
     zsa_dim: int = setting(
-        512, "size of the latent state-action z_sa", group=_ENCODER, paper="Encoder z_sa dim", least=1
+        512, "size of the latent state-action z_sa", group=_ENCODER, paper="Encoder z_sa dim", least=1, most=_MOST_WIDTH
     )
     za_dim: int = setting(
         256, "size of the embedded action z_a", group=_ENCODER,
-        paper="Encoder z_a dim (used only in the architecture)", least=1,
+        paper="Encoder z_a dim (used only in the architecture)", least=1, most=_MOST_WIDTH,
     )  # fmt: skip
     encoder_hidden: int = setting(
-        750, "width of its hidden layers", group=_ENCODER, paper="Encoder hidden dimension", least=1
+        750, "width of its hidden layers", group=_ENCODER, paper="Encoder hidden dimension", least=1, most=_MOST_WIDTH
     )
     encoder_activation: Activation = setting(
         "elu", group=_ENCODER, paper="Encoder activation function", choices=_ACTIVATIONS
     )
     reward_bins: int = setting(
-        65, "bins of the two-hot encoding of rewards", group=_ENCODER, paper="Encoder reward bins", least=2
+        65, "bins of the two-hot encoding of rewards", group=_ENCODER, paper="Encoder reward bins", least=2, most=10_001
     )
     reward_range: tuple[float, float] = setting(
         (-10.0, 10.0),
@@ -279,54 +306,79 @@ class Config:
     )  # fmt: skip
     encoder_horizon: int = setting(
         5, "steps the latent model is rolled out", group=_ENCODER, paper="Encoder horizon", symbol="H",
-        unit="agent steps", least=1,
+        unit="agent steps", least=1, most=_MOST_HORIZON,
     )  # fmt: skip
     dynamics_weight: float = setting(
         1.0, "weight of the latent dynamics loss (Eq. 7); 0 leaves it out", group=_ENCODER,
-        paper="Latent consistency loss weight", symbol="lambda_d", least=0,
+        paper="Latent consistency loss weight", symbol="lambda_d", least=0, most=_MOST_WEIGHT,
     )  # fmt: skip
     reward_weight: float = setting(
         0.1, "weight of the reward loss (Eq. 6); 0 leaves it out", group=_ENCODER,
-        paper="Reward loss weight", symbol="lambda_r", least=0,
+        paper="Reward loss weight", symbol="lambda_r", least=0, most=_MOST_WEIGHT,
     )  # fmt: skip
     infonce_weight: float = setting(
         0.1, "weight of the InfoNCE loss (Eq. 8); 0 leaves it out", group=_ENCODER,
-        paper="InfoNCE loss weight", symbol="lambda_m", least=0,
+        paper="InfoNCE loss weight", symbol="lambda_m", least=0, most=_MOST_WEIGHT,
     )  # fmt: skip
     infonce_temperature: float = setting(
-        0.1, "temperature of the InfoNCE loss", group=_ENCODER, paper="InfoNCE temperature", symbol="tau", above=0
+        0.1,
+        "temperature of the InfoNCE loss",
+        group=_ENCODER,
+        paper="InfoNCE temperature",
+        symbol="tau",
+        above=0,
+        most=1_000,
     )
     pixel_shift: int = setting(
-        4, "largest random shift of images in a training batch; 0 for none", group=_ENCODER, unit="pixels", least=0
+        4,
+        "largest random shift of images in a training batch; 0 for none",
+        group=_ENCODER,
+        unit="pixels",
+        least=0,
+        most=1_000,
     )
 
-    actor_learning_rate: float = setting(3e-4, group=_ACTOR, paper="Actor learning rate", least=0)
-    actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0)
-    actor_hidden: int = setting(512, "width of its hidden layers", group=_ACTOR, paper="Actor hidden dim", least=1)
+    actor_learning_rate: float = setting(3e-4, group=_ACTOR, paper="Actor learning rate", least=0, most=1)
+    actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0, most=_MOST_WEIGHT)
+    actor_hidden: int = setting(
+        512, "width of its hidden layers", group=_ACTOR, paper="Actor hidden dim", least=1, most=_MOST_WIDTH
+    )
     actor_activation: Activation = setting(
         "relu", group=_ACTOR, paper="Actor activation function", choices=_ACTIVATIONS
     )
 
-    critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0)
-    critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0)
+    gumbel_temperature: float = setting(
+        10.0, "temperature of the Gumbel-softmax that samples discrete actions", group=_ACTOR, above=0, most=1e6
+    )
+
+    critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0, most=1)
+    critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0, most=_MOST_WEIGHT)
     critic_hidden: int = setting(
-        512, "width of their hidden layers", group=_CRITICS, paper="Critic hidden dim", least=1
+        512, "width of their hidden layers", group=_CRITICS, paper="Critic hidden dim", least=1, most=_MOST_WIDTH
     )
     critic_activation: Activation = setting(
         "elu", group=_CRITICS, paper="Critic activation function", choices=_ACTIVATIONS
     )
 
     done_weight: float = setting(
-        0.0, "weight of MR.Q's done-flag loss; 0: the flag is not predicted", group=_MRQ, least=0
+        0.0, "weight of MR.Q's done-flag loss; 0: the flag is not predicted", group=_MRQ, least=0, most=_MOST_WEIGHT
     )
     reward_scaling: bool = setting(
         False, "whether the critics learn in units of the replay's mean absolute reward (MR.Q)", group=_MRQ
     )
     critic_grad_clip: float = setting(
-        0.0, "largest L2 norm of the gradient of both critics together (MR.Q); 0: no limit", group=_MRQ, least=0
+        0.0,
+        "largest L2 norm of the gradient of both critics together (MR.Q); 0: no limit",
+        group=_MRQ,
+        least=0,
+        most=_MOST_WEIGHT,
     )
     pre_tanh_weight: float = setting(
-        0.0, "weight of the mean squared pre-tanh action in the actor loss (MR.Q)", group=_MRQ, least=0
+        0.0,
+        "weight of the mean squared pre-tanh action in the actor loss (MR.Q)",
+        group=_MRQ,
+        least=0,
+        most=_MOST_WEIGHT,
     )
 
     def __post_init__(self) -> None:
@@ -505,7 +557,10 @@ def config_from_json(config: Mapping[str, Any] | None) -> Config:
         check_names(config)
     except ConfigError as error:
         raise ConfigError(f"made by another version of dr-q ({error}): use that one") from None
-    return Config(**{name: plain_value(value) for name, value in config.items()})
+    try:
+        return Config(**{name: plain_value(value) for name, value in config.items()})
+    except ConfigError as error:  # it was allowed once
+        raise DamagedFileError(f"the settings of the algorithm are damaged: {error}") from None
 
 
 def changed_settings(preset_name: str, config: Mapping[str, Any]) -> dict[str, Any]:

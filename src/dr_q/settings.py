@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dr_q.config import (
+    MOST_STEPS,
     Config,
     check_settings,
     config_from_json,
@@ -15,7 +16,7 @@ from dr_q.config import (
     settings_of,
 )
 from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
-from dr_q.kit import ConfigError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
     import gymnasium
@@ -38,23 +39,33 @@ class Settings:
     preset: str
     config: Config
     first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=_LARGEST_SEED, called="seed")
-    seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1)
+    seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
         "agent steps of each seed: decisions, not simulator frames",
-        group=_RUN, unit="agent steps", least=1,
+        group=_RUN, unit="agent steps", least=1, most=MOST_STEPS,
         otherwise=f"the task's budget (the paper's, or its family's); {DEFAULT_AGENT_STEPS} for other tasks",
     )  # fmt: skip
-    eval_every: int = setting(EVAL_EVERY, "agent steps between evaluations", group=_RUN, unit="agent steps", least=1)
-    eval_episodes: int = setting(EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1)
-    checkpoint_every: int = setting(25_000, "agent steps between checkpoints", group=_RUN, unit="agent steps", least=1)
+    eval_every: int = setting(
+        EVAL_EVERY, "agent steps between evaluations", group=_RUN, unit="agent steps", least=1, most=MOST_STEPS
+    )
+    eval_episodes: int = setting(
+        EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1, most=1_000
+    )
+    checkpoint_every: int = setting(
+        25_000, "agent steps between checkpoints", group=_RUN, unit="agent steps", least=1, most=MOST_STEPS
+    )
     keep_checkpoints: int = setting(
         2,
         "number of checkpoints to keep, the newest; dr-q analyse information reads them all",
-        group=_RUN, least=1, aliases=("keep",),
+        group=_RUN, least=1, most=MOST_STEPS, aliases=("keep",),
     )  # fmt: skip
     noise_dims: int = setting(
-        0, "dimensions of Gaussian noise appended to each observation; the paper's study: 50", group=_RUN, least=0
+        0,
+        "dimensions of Gaussian noise appended to each observation; the paper's study: 50",
+        group=_RUN,
+        least=0,
+        most=100_000,
     )
 
     def __post_init__(self) -> None:
@@ -97,7 +108,11 @@ class Settings:
         unknown = [name for name in known if name not in {field.name for field in dataclasses.fields(Settings)}]
         if unknown:
             raise ConfigError(f"made by another version of dr-q (unknown setting '{unknown[0]}'): use that one")
-        return Settings(**{**known, "config": config_from_json(record.get("config")), "task": task or record["task"]})
+        config = config_from_json(record.get("config"))
+        try:
+            return Settings(**{**known, "config": config, "task": task or record["task"]})
+        except ConfigError as error:  # it was allowed once
+            raise DamagedFileError(f"the settings in run.json are damaged: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +122,7 @@ class Execution:
     max_minutes: float | None = setting(
         None,
         "minutes after which the run writes a checkpoint and stops, with exit code 0",
-        group=_EXECUTION, unit="minutes", above=0, aliases=("stop_after",), otherwise="no limit",
+        group=_EXECUTION, unit="minutes", above=0, most=MOST_STEPS, aliases=("stop_after",), otherwise="no limit",
     )  # fmt: skip
     in_process: bool | None = setting(
         None,
@@ -122,12 +137,17 @@ class Execution:
     device_memory: float | None = setting(
         None,
         "largest memory to use of each device; observations that do not fit are stored in host memory",
-        group=_EXECUTION, unit="GiB", above=0, otherwise="all of it",
+        group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
+    )  # fmt: skip
+    max_failed_checkpoints: int = setting(
+        3,
+        "checkpoints in a row that could not be written, after which the run stops; before that it continues",
+        group=_EXECUTION, least=1, most=MOST_STEPS,
     )  # fmt: skip
     log_every: int = setting(
         1_000,
         "agent steps between rows of metrics.csv, and points in TensorBoard and W&B",
-        group=_EXECUTION, unit="agent steps", least=1,
+        group=_EXECUTION, unit="agent steps", least=1, most=MOST_STEPS,
     )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
     wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")

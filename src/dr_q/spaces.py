@@ -4,8 +4,9 @@ An observation is a dict of arrays, one for each named part; that of a plain vec
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,23 @@ class Vector:
     stack: int = 1
     """Steps joined in one observation, oldest first."""
     fields: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """What the vector is joined from, where the environment itself gives something else: keys and shapes of a Dict, or
-    one field without a key for a Box that is no vector."""
+    """What the vector is joined from, where the environment itself gives something else: paths (`at_path`) and shapes
+    in a Dict or Tuple, or one field without a path for what is no vector."""
+    choices: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    """Which of the fields are choices, given as joined one-hot vectors: path, how many values each has, and the first
+    value of each."""
+
+    def sizes(self) -> "Vector":
+        """The same without its fields, unless they say which numbers are one-hot."""
+        return self if self.choices else dataclasses.replace(self, fields=())
+
+    @property
+    def is_number(self) -> np.ndarray:
+        """Which entries of one step's vector are numbers; the others are of one-hot vectors. What noise adds are."""
+        hot = {path: sum(choices) for path, choices, _ in self.choices}
+        found = [np.full(hot.get(path, math.prod(shape)), path not in hot) for path, shape in self.fields if hot]
+        known = np.concatenate([np.zeros(0, bool), *found])
+        return np.concatenate([known, np.ones(self.size - known.size, bool)])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,6 +88,38 @@ class Image:
 Part = Vector | Image
 Obs = Mapping[str, Any]
 """An observation: an array for each part."""
+
+
+def at_path(obs: Any, path: str) -> Any:
+    """What a nested observation has at a path: keys of Dicts and indices of Tuples, with / between.
+
+    Raises:
+        KeyError: There is nothing.
+    """
+    if isinstance(obs, Mapping):
+        if path in obs:
+            return obs[path]
+        for key, inner in obs.items():
+            if path.startswith(f"{key}/"):
+                return at_path(inner, path.removeprefix(f"{key}/"))
+    elif isinstance(obs, tuple | list):
+        index, _, rest = path.partition("/")
+        if index.isdecimal() and int(index) < len(obs):
+            return at_path(obs[int(index)], rest) if rest else obs[int(index)]
+    raise KeyError(path)
+
+
+def one_hot(values: Any, choices: tuple[int, ...], start: tuple[int, ...]) -> np.ndarray:
+    """Joined one-hot vectors, [..., sum of choices], of [..., number of choices] values.
+
+    Raises:
+        ValueError: A value is not among the choices.
+    """
+    index = np.asarray(values) - np.asarray(start)
+    if not (np.equal(index, np.round(index)).all() and (index >= 0).all() and (index < np.asarray(choices)).all()):
+        raise ValueError(f"{np.asarray(values).tolist()} is not among {choices} choices")
+    hot = [np.eye(n, dtype=np.float32)[index[..., i].astype(np.int64)] for i, n in enumerate(choices)]
+    return np.concatenate(hot, axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +200,8 @@ class DiscreteActions:
     """How many values each choice has."""
     start: tuple[int, ...] = ()
     """The first value of each, where it is not 0."""
+    shape: tuple[int, ...] = ()
+    """Shape of the environment's own actions; () for a single number."""
 
     @property
     def dim(self) -> int:
@@ -170,10 +220,7 @@ class Spaces(NamedTuple):
 
     def sizes(self) -> "Spaces":
         """The same without what adapters alone need (bounds, fields, first values); what programs are compiled for."""
-        parts = tuple(
-            (name, dataclasses.replace(part, fields=()) if isinstance(part, Vector) else part)
-            for name, part in self.obs.parts
-        )
+        parts = tuple((name, part.sizes() if isinstance(part, Vector) else part) for name, part in self.obs.parts)
         action = self.action
         if isinstance(action, ContinuousActions):
             action = ContinuousActions((-1.0,) * action.dim, (1.0,) * action.dim)
@@ -209,6 +256,34 @@ def spaces_from_json(record: Mapping[str, Any]) -> Spaces:
 
 def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
+def random_unit_action(spec: ActionSpec, rng: np.random.Generator) -> np.ndarray:
+    """A uniform action as agents give it: in [-1, 1], or one-hot."""
+    if isinstance(spec, ContinuousActions):
+        return rng.uniform(-1, 1, spec.dim)
+    return np.concatenate([np.eye(count, dtype=np.float32)[rng.integers(count)] for count in spec.choices])
+
+
+def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from what agents give, with any leading axes, to an environment's own actions."""
+    if isinstance(spec, DiscreteActions):
+        return functools.partial(_chosen, spec)
+    scale, shape = ActionScale(spec), (spec.dim,) if spec.shape is None else spec.shape
+
+    def scaled(action: np.ndarray) -> np.ndarray:
+        own = scale.to_env(action)
+        return own.reshape((*own.shape[:-1], *shape))
+
+    return scaled
+
+
+def _chosen(spec: DiscreteActions, action: np.ndarray) -> np.ndarray:
+    """The values of joined one-hot vectors."""
+    ends = np.cumsum(spec.choices)[:-1]
+    picked = np.stack([part.argmax(-1) for part in np.split(np.asarray(action), ends, axis=-1)], axis=-1)
+    values = picked + np.asarray(spec.start or (0,) * len(spec.choices))
+    return values.reshape((*values.shape[:-1], *spec.shape))
 
 
 class ActionScale:

@@ -190,7 +190,9 @@ def test_actions_stay_in_bounds_and_noise_is_reproducible(agent):
     np.testing.assert_array_equal(noisy, drq.explore(config, agent.online, obs, jax.random.key(0)))
     assert (np.abs(np.asarray(noisy)) <= 1).all()
     assert not np.array_equal(greedy, noisy)
-    draws = np.asarray(jax.vmap(lambda k: drq.random_action(2, k))(jax.random.split(jax.random.key(0), 500)))
+    draws = np.asarray(
+        jax.vmap(lambda k: drq.random_action(small.ACTIONS, k))(jax.random.split(jax.random.key(0), 500))
+    )
     assert draws.min() < -0.95
     assert draws.max() > 0.95
     assert (np.abs(draws) <= 1).all()

@@ -194,11 +194,14 @@ def test_images_of_gymnasium_are_stacked_channels_first():
 @pytest.mark.parametrize(
     ("toy", "message"),
     [
-        (toys.Discrete, "Discrete has Discrete actions; DR.Q needs a Box"),
-        (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds"),
+        (
+            toys.ComplexActions,
+            "ComplexActions has actions in Dict.* needs a Box with finite bounds, Discrete, .*TransformAction",
+        ),
+        (toys.Unbounded, "Unbounded has actions in .* DR.Q needs finite bounds.*gymnasium.wrappers.TransformAction"),
         (toys.NotMade, r"NotMade cannot be made: RuntimeError: no robot there \(.*toys.py, line \d+\)"),
         (toys.Leaves, r"Leaves cannot be made: SystemExit: 3 \(.*toys.py, line \d+\)"),
-        (toys.TextObs, "TextObs has observations in .* DR.Q needs a Box or a Dict of boxes"),
+        (toys.TextObs, "TextObs has observations in .* DR.Q needs Box, Discrete, .*TransformObservation"),
         (toys.WholeActions, r"actions in Box\(0, 10, \(2,\), int32\); DR.Q gives real numbers"),
         (toys.NoActions, "DR.Q gives real numbers, at least one"),
         (toys.TinyPixels, r"images of \(30, 84, 3\) .* at least 31 x 31; wrap it to give larger ones"),
@@ -210,7 +213,7 @@ def test_what_cannot_be_is_refused(toy, message):
         make_env(toy)
 
 
-class ClosesOnce(toys.Discrete):
+class ClosesOnce(toys.ComplexActions):
     closed = 0
 
     def close(self):
@@ -219,7 +222,7 @@ class ClosesOnce(toys.Discrete):
 
 def test_an_environment_that_is_refused_is_closed_and_may_be_given_again_wrapped():
     refused, pixels = ClosesOnce(), toys.Pixels()
-    with pytest.raises(TaskError, match=r"Discrete actions; .* wrap the environment"):
+    with pytest.raises(TaskError, match=r"has actions in Dict.*; wrap it"):
         make_env(lambda: refused)
     assert refused.closed == 1
     make_env(lambda: TransformAction(refused, lambda action: 0, Box(-1, 1, (1,)))).close()

@@ -217,8 +217,10 @@ class NotClosed(Toy):
         raise RuntimeError("no hands left")
 
 
-class Discrete(Toy):
-    action_space = spaces.Discrete(3)
+class ComplexActions(Toy):
+    """Actions of a kind that no agent here can give."""
+
+    action_space = spaces.Dict({"arm": spaces.Box(-1, 1, (2,), np.float32), "grip": spaces.Discrete(2)})
 
 
 class Unbounded(Toy):
@@ -248,3 +250,4 @@ class Hangs(Walk):
 
 
 gymnasium.register("drq-walk-v0", entry_point="tests.envs.toys:Walk")
+gymnasium.register("drq-unbounded-v0", entry_point="tests.envs.toys:Unbounded")

@@ -91,7 +91,8 @@ def test_overall_improvement_is_rliables():
     rng = np.random.default_rng(4)
     a, b = of_tasks(rng, (5, 5, 5)), of_tasks(rng, (6, 6, 6))
     _, chance = st.overall(a, b)
-    assert chance.value == pytest.approx(metrics.probability_of_improvement(st.table(a), st.table(b)))
+    tables = [np.array([list(seeds.values()) for seeds in side.values()]).T for side in (a, b)]
+    assert chance.value == pytest.approx(metrics.probability_of_improvement(*tables))
     assert chance.low < chance.value < chance.high
 
 
@@ -121,12 +122,13 @@ def test_aggregates_of_known_scores():
     scores = {f"t{i}": dict(enumerate([0.1 * i + 0.01 * s for s in range(4)])) for i in range(8)}
     found = st.aggregates(scores)
     values = np.array([list(s.values()) for s in scores.values()])
-    assert (found.seeds, found.tasks) == (4, 8)
+    assert (found.seeds, found.tasks) == ((4, 4), 8)
     assert found.mean.value == pytest.approx(values.mean())
     assert found.median.value == pytest.approx(np.median(values.mean(axis=1)))
     middle = np.sort(values.ravel())[8:24]
     assert found.iqm.value == pytest.approx(middle.mean())
-    for estimate in found[:3]:
+    assert found.optimality_gap.value == pytest.approx(1 - np.minimum(values, 1).mean())
+    for estimate in found[:4]:
         assert estimate.low <= estimate.value <= estimate.high
     assert found == st.aggregates(scores), "the same numbers every time"
 

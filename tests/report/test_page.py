@@ -209,6 +209,7 @@ def test_presets_are_compared_where_runs_are_and_not_with_means_in_print(small):
     assert pairs == [(s, p, "dr.q") for s in ("gym", "dmc-easy") for p in ("mr.q", "no-infonce")]
     improved = rows_of(csv_text(table_of(small, "improvement")))
     assert len(improved) == 4
+    assert {row["agent steps"] for row in improved} == {"500,000", "1,000,000"}
     ant = small.comparisons[0].pair
     first = improved[0]
     assert (first["suite"], first["preset"], first["compared with"], first["tasks"]) == (

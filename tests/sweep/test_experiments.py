@@ -244,9 +244,9 @@ def test_experiments_that_look_into_checkpoints(tmp_path):
     [
         (["run", "infonse"], "unknown experiment 'infonse'; did you mean 'infonce'? experiments: main, gym,"),
         (["run", "infonce", "--tasks", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
-        (["run", "infonce", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
-        (["run", "infonce", "--steps", "0"], "--steps must be a whole number, at least 1, got 0"),
-        (["run", "infonce", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
+        (["run", "infonce", "--seeds", "0"], "--seeds must be a whole number between 1 and 1000, got 0"),
+        (["run", "infonce", "--steps", "0"], "--steps must be a whole number between 1 and 1000000000, got 0"),
+        (["run", "infonce", "--batch-size", "0"], "--batch-size must be a whole number between 1 and 65536, got 0"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

@@ -57,8 +57,8 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         ([], "nothing to train on; name tasks (dr-q tasks lists them) or suites: gym,"),
         (["dmc-easy", "--presets", "dr.q", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
         (["dmc-easy", "--presets"], "--presets needs at least one value; see dr-q sweep --help"),
-        (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
-        (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
+        (["dmc-easy", "--seeds", "0"], "--seeds must be a whole number between 1 and 1000, got 0"),
+        (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number between 1 and 65536, got 0"),
         (
             ["dmc-easy", "--gpus-per-job", "1.5"],
             "--gpus-per-job must be a number between 0 and 1, or a whole number, got",

@@ -303,15 +303,21 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["train", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         (["train"], "no task given"),
         (["train", "gym/Hopper-v4", "--preset", "mrq"], "unknown preset 'mrq'; did you mean 'mr.q'?"),
-        (["train", "gym/Hopper-v4", "--batch-size", "0"], "--batch-size must be a whole number, at least 1, got 0"),
-        (["train", "gym/Hopper-v4", "--seeds", "0"], "--seeds must be a whole number, at least 1, got 0"),
-        (["train", "gym/CartPole-v1"], "CartPole-v1 has Discrete actions; DR.Q needs a Box"),
+        (
+            ["train", "gym/Hopper-v4", "--batch-size", "0"],
+            "--batch-size must be a whole number between 1 and 65536, got 0",
+        ),
+        (["train", "gym/Hopper-v4", "--seeds", "0"], "--seeds must be a whole number between 1 and 1000, got 0"),
+        (
+            ["train", "tests.envs.toys:drq-unbounded-v0"],
+            "tests.envs.toys:drq-unbounded-v0 has actions in Box(-inf, inf",
+        ),
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["eval", "nowhere"], "no policy in nowhere"),
         (["plot", "nowhere"], "nowhere is not there; give a run's folder"),
         (["tasks", "atari"], "unknown suite 'atari'"),
         (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
-        (["bench", "--steps", "0"], "--steps must be a whole number, at least 1, got 0"),
+        (["bench", "--steps", "0"], "--steps must be a whole number between 1 and 1000000000, got 0"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

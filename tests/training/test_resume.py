@@ -321,16 +321,18 @@ def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkey
     assert len(referred) == len(list((tmp_path / "checkpoints" / "replay").rglob("*.safetensors")))
 
 
-def test_a_damaged_checkpoint_is_named_and_an_older_one_offered(tmp_path, capsys):
+def test_a_damaged_checkpoint_is_named_and_an_older_one_used(tmp_path, capsys):
     out = tmp_path / "run"
     dr_q.train(toys.Walk, steps=80, out=out, **tiny.RUN, **tiny.SIZES)
-    newest = out / "checkpoints" / "80"
-    for name in ("agents.safetensors", "checkpoint.json"):
+    shutil.copytree(out, tmp_path / "again")
+    for run, name in ((out, "agents.safetensors"), (tmp_path / "again", "checkpoint.json")):
+        newest = run / "checkpoints" / "80"
         (newest / name).write_bytes(b"{")
-        with pytest.raises(dr_q.DamagedFileError, match=rf"step 80 is damaged: .*{name} .*; to resume from step 40"):
-            dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS)
-    shutil.rmtree(newest)
-    assert dr_q.train(toys.Walk, resume=out, steps=tiny.STEPS, quiet=True).status == "finished"
+        assert dr_q.train(toys.Walk, resume=run, steps=tiny.STEPS).status == "finished"
+        said = capsys.readouterr().out
+        assert f"the checkpoint of step 80 is damaged ({newest / name} cannot be read" in said
+        assert f"is now {run / 'checkpoints' / 'damaged-80'}; resuming from step 40 instead" in said
+        assert (run / "checkpoints" / "damaged-80" / name).read_bytes() == b"{"
     info = json.loads((out / "run.json").read_text())
     info["settings"]["config"]["momentum"] = 0.9
     (out / "run.json").write_text(json.dumps(info))
@@ -369,17 +371,18 @@ def test_nothing_of_a_first_checkpoint_that_was_not_finished_is_kept(tmp_path, m
     """Another attempt's transitions may differ (on a GPU they do), and its chunks have the same names."""
     out, write = tmp_path / "run", checkpoints.write_arrays
 
-    def fail(path: Path, *rest) -> None:
+    def fail(path: Path, *rest) -> str:
         if path.name == "agents.safetensors":  # chunks are there by then
             raise OSError("no space left")
-        write(path, *rest)
+        return write(path, *rest)
 
     settings = {**tiny.RUN, **tiny.SIZES, "in_process": True}
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "write_arrays", fail)
-        with pytest.raises(OSError, match="no space left"):
+        patch.setattr("dr_q.training.failed_writes._PAUSE_S", 0.0)
+        with pytest.raises(dr_q.TrainingError, match="no space left"):
             dr_q.train(Rewarding, steps=40, out=out, **settings)
-    assert list((out / "checkpoints" / "replay").rglob("*.safetensors"))
+    assert not list((out / "checkpoints").rglob("*.safetensors")), "it would take the space of the next try"
     monkeypatch.setattr(Rewarding, "attempt", 2.0)
     dr_q.train(Rewarding, resume=out, in_process=True, quiet=True)
     (chunk,) = (out / "checkpoints" / "replay").rglob("*.safetensors")

@@ -31,7 +31,7 @@ def watched(monkeypatch):
     def begin(learner, obs):
         made["begin"](learner, obs)
         key = jax.random.fold_in(jax.random.fold_in(root_keys([0])[0], 2), 0)  # seed 0, "random", step 0
-        first = drq.random_action(learner.spec.spaces.action.dim, key)
+        first = drq.random_action(learner.spec.spaces.action, key)
         is_random = np.array_equal(learner.actions()[0], first)
         events.append(("random" if is_random else "explore", 0, 0))
 

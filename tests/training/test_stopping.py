@@ -46,7 +46,7 @@ def test_an_evaluation_without_end_is_ended(tmp_path, monkeypatch):
 def test_too_little_exploration_is_called_that(tmp_path):
     with pytest.raises(TrainingError, match="no window of 5 transitions to learn from: too few steps yet"):
         dr_q.train(toys.Walk, steps=40, out=tmp_path / "run", **{**tiny.RUN, **tiny.SIZES, "exploration_steps": 5})
-    with pytest.raises(dr_q.ConfigError, match="exploration_steps must be a whole number, at least 1, got 0"):
+    with pytest.raises(dr_q.ConfigError, match=r"exploration_steps must be a whole number between 1 and .*, got 0"):
         dr_q.train(toys.Walk, exploration_steps=0)
 
 
@@ -158,17 +158,17 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
     home = Path(__file__).parents[2]
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=home).stdout
     assert said.splitlines() == [
-        "steps must be a whole number, at least 1, got 1000.0",
+        "steps must be a whole number between 1 and 1000000000, got 1000.0",
         "unknown setting 'eval_evry'; did you mean 'eval_every'?",
-        "max_minutes must be a number, more than 0, got -1",
-        "max_minutes must be a number, more than 0, got nan",
+        "max_minutes must be a number, more than 0 and at most 1000000000, got -1",
+        "max_minutes must be a number, more than 0 and at most 1000000000, got nan",
         "seed must be a whole number between 0 and 4294967295, got 1.5",
         "discount must be a number between 0 and 1, got '0.9'",
-        "actor_learning_rate must be a number, at least 0, got inf",
+        "actor_learning_rate must be a number between 0 and 1, got inf",
         "reward_range must be two numbers, the lower first, within +-80, got 5",
         "reward_range must be two numbers, the lower first, within +-80, got (-1000, 1000)",
         "reward_scaling must be True or False, got 'no'",
-        "device_memory must be a number, more than 0, got nan",
+        "device_memory must be a number, more than 0 and at most 1000000000, got nan",
         *(
             f"got {kind} as a task; give a name, or a callable that makes a new environment each time: a class, or "
             "lambda: MyEnv(...)"
@@ -214,23 +214,29 @@ def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypat
 
 
 def test_a_full_disk_gives_one_line(tmp_path, monkeypatch, capsys):
-    def fail(*_):
-        raise SafetensorError("Error while serializing: No space left on device")
-
-    monkeypatch.setattr(arrays, "save_file", fail)
-    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "run"), *tiny.flags()]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith(
-        f"dr-q: cannot use {tmp_path / 'run' / 'policy' / 'seed0.safetensors'}: could not be written"
+    """And training continues until the end, where there must be a checkpoint; the way on is named."""
+    monkeypatch.setattr("dr_q.training.failed_writes._PAUSE_S", 0.0)
+    failures = (
+        (SafetensorError("Error while serializing: No space left on device"), "could not be written (Error while"),
+        (OSError(28, "No space left on device"), "No space left on device"),
     )
+    run = tmp_path
+    for number, (error, said) in enumerate(failures):
 
-    def nowhere(*_):
-        raise OSError(28, "No space left on device")
+        def fail(*_, error=error):
+            raise error
 
-    monkeypatch.setattr(arrays, "save_file", nowhere)
-    assert main(["train", "gym/Hopper-v4", "--out", str(tmp_path / "again"), *tiny.flags()]) == 1
-    assert capsys.readouterr().err == "dr-q: cannot use a file: No space left on device\n"
+        run = tmp_path / f"run{number}"
+        monkeypatch.setattr(arrays, "save_file", fail)
+        assert main(["train", "tests.envs.toys:drq-walk-v0", "--out", str(run), *tiny.flags()]) == 1
+        told = capsys.readouterr()
+        assert len(told.err.splitlines()) == 1
+        assert told.err.startswith("dr-q: the checkpoint of step 120 could not be written (")
+        assert said in told.err
+        assert told.err.endswith(f"start again (there is no checkpoint yet) with: dr-q train --resume {run}\n")
+        assert "step 120 of 120" in told.out
+    monkeypatch.undo()
+    assert main(["train", "--resume", str(run)]) == 0
 
 
 def test_a_machine_without_the_device_that_was_asked_for(tmp_path, monkeypatch, capsys):
@@ -316,7 +322,7 @@ def test_environments_of_the_current_folder_are_found(tmp_path, capsys, monkeypa
     )
     assert main(["train", "my_robot:Robot-v0", "--out", "run", *tiny.flags(steps=40)]) == 0
     assert main(["eval", "run", "--episodes", "0"]) == 2
-    assert "--episodes must be a whole number, at least 1, got 0" in capsys.readouterr().err
+    assert "--episodes must be a whole number between 1 and 100000, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("begins", "purged"), [(None, []), (0, [0]), (4, [4])])

@@ -1,7 +1,16 @@
 """The agent of one seed: state, losses, updates, metrics and actions, all pure."""
 
 from dr_q.agent.act import explore, greedy_action, random_action
-from dr_q.agent.losses import CriticBatch, actor_loss, critic_batch, critic_target
+from dr_q.agent.losses import (
+    ActionNoise,
+    CriticBatch,
+    Gumbel,
+    actor_loss,
+    critic_batch,
+    critic_target,
+    draw_noise,
+    target_policy_action,
+)
 from dr_q.agent.metrics import METRICS, metric_names, update_metrics
 from dr_q.agent.rollout import Rollout, roll_out
 from dr_q.agent.state import Agent, Networks, PolicyNetworks, init_agent, init_networks
@@ -25,12 +34,14 @@ from dr_q.agent.update import (
 __all__ = [
     "METRICS",
     "TERMS",
+    "ActionNoise",
     "ActorCriticMetrics",
     "Agent",
     "CriticBatch",
     "CriticDraw",
     "EncoderDraws",
     "EncoderMetrics",
+    "Gumbel",
     "Networks",
     "PolicyNetworks",
     "Prediction",
@@ -42,6 +53,7 @@ __all__ = [
     "critic_target",
     "draw_for_critic",
     "draw_for_encoder",
+    "draw_noise",
     "encoder_loss",
     "encoder_step",
     "encoder_terms",
@@ -57,6 +69,7 @@ __all__ = [
     "roll_out",
     "sync_targets",
     "sync_targets_and_train_encoder",
+    "target_policy_action",
     "update_actor_critic",
     "update_metrics",
 ]

@@ -1,11 +1,17 @@
-"""Choosing actions, in [-1, 1]; scaling to an environment's bounds happens around the agent."""
+"""Choosing actions, in [-1, 1] or one-hot; the environment's own units are the adapters' matter."""
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from dr_q.agent.state import Networks
 from dr_q.config import Config
-from dr_q.equations import exploration_action
+from dr_q.equations import discrete_exploration_action, exploration_action
+from dr_q.networks import DiscreteActor
+from dr_q.spaces import ActionSpec, DiscreteActions
+
+DISCRETE_NOISE = 0.5
+"""Factor of the three noise settings for discrete actions: a one-hot action is in [0, 1], others in [-1, 1]."""
 
 
 def greedy_action(networks: Networks, obs: dict[str, Array]) -> Float[Array, "A"]:
@@ -14,11 +20,28 @@ def greedy_action(networks: Networks, obs: dict[str, Array]) -> Float[Array, "A"
 
 
 def explore(config: Config, networks: Networks, obs: dict[str, Array], key: Key[Array, ""]) -> Float[Array, "A"]:
-    """The actor's action for one observation, with exploration noise."""
+    """The actor's action for one observation, with exploration noise; discrete actions are sampled, too."""
+    if isinstance(networks.actor, DiscreteActor):
+        return _explore_choices(config, networks, networks.actor, obs, key)
     action = greedy_action(networks, obs)
     return exploration_action(action, jax.random.normal(key, action.shape), config.exploration_noise)
 
 
-def random_action(action_dim: int, key: Key[Array, ""]) -> Float[Array, "A"]:
+def _explore_choices(
+    config: Config, networks: Networks, actor: DiscreteActor, obs: dict[str, Array], key: Key[Array, ""]
+) -> Float[Array, "A"]:
+    key_gumbel, key_normal = jax.random.split(key)
+    z_s = networks.policy.z_s(jax.tree.map(lambda x: x[None], obs))
+    shape = (1, sum(actor.choices))
+    soft = actor.sample(z_s, jax.random.gumbel(key_gumbel, shape), config.gumbel_temperature)
+    noise = DISCRETE_NOISE * config.exploration_noise
+    return discrete_exploration_action(soft, jax.random.normal(key_normal, shape), noise, actor.choices)[0]
+
+
+def random_action(action: ActionSpec, key: Key[Array, ""]) -> Float[Array, "A"]:
     """A uniform action, as taken for the first `exploration_steps`."""
-    return jax.random.uniform(key, (action_dim,), minval=-1, maxval=1)
+    if not isinstance(action, DiscreteActions):
+        return jax.random.uniform(key, (action.dim,), minval=-1, maxval=1)
+    keys = jax.random.split(key, len(action.choices))
+    drawn = [jax.random.randint(k, (), 0, count) for k, count in zip(keys, action.choices, strict=True)]
+    return jnp.concatenate([jax.nn.one_hot(x, count) for x, count in zip(drawn, action.choices, strict=True)])

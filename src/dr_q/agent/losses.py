@@ -2,13 +2,15 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
+from dr_q.agent.act import DISCRETE_NOISE
 from dr_q.agent.state import Agent, Networks
 from dr_q.config import Config
-from dr_q.equations import n_step_return, q_target, target_action
-from dr_q.networks import Actor, Encoder, TwinCritic
+from dr_q.equations import discrete_target_action, gumbel_softmax, n_step_return, q_target, target_action
+from dr_q.networks import Actor, DiscreteActor, Encoder, TwinCritic
 from dr_q.replay import NStepBatch
 
 
@@ -24,6 +26,33 @@ class CriticBatch(NamedTuple):
     next_obs: dict[str, Array]
 
 
+class Gumbel(NamedTuple):
+    """The Gumbel draws of one RL update of discrete actions."""
+
+    target: Float[Array, "B A"]
+    """Of the target policy."""
+    actor: Float[Array, "B A"]
+    """Of the actor's loss."""
+
+
+class ActionNoise(NamedTuple):
+    """The random draws of one RL update."""
+
+    standard_normal: Float[Array, "B A"]
+    """Behind the noise on the target actor's action."""
+    gumbel: Gumbel | None
+    """None for continuous actions."""
+
+
+def draw_noise(actor: Actor | DiscreteActor, shape: tuple[int, ...], key: Key[Array, ""]) -> ActionNoise:
+    """The noise of one RL update on a batch whose actions have that shape."""
+    if not isinstance(actor, DiscreteActor):
+        return ActionNoise(jax.random.normal(key, shape), None)
+    key_normal, key_target, key_actor = jax.random.split(key, 3)
+    gumbel = Gumbel(jax.random.gumbel(key_target, shape), jax.random.gumbel(key_actor, shape))
+    return ActionNoise(jax.random.normal(key_normal, shape), gumbel)
+
+
 def critic_batch(config: Config, sample: NStepBatch) -> CriticBatch:
     """What the critics learn from, of a sample of the replay."""
     reward, discount = n_step_return(sample.reward, sample.not_done, config.discount)
@@ -31,29 +60,56 @@ def critic_batch(config: Config, sample: NStepBatch) -> CriticBatch:
 
 
 def critic_target(
-    config: Config, agent: Agent, batch: CriticBatch, standard_normal: Float[Array, "B A"]
+    config: Config,
+    agent: Agent,
+    batch: CriticBatch,
+    standard_normal: Float[Array, "B A"],
+    gumbel: Gumbel | None = None,
 ) -> Float[Array, "B"]:
     """The value the critics regress to, from the target networks (Eq. 13)."""
     target: Networks = agent.target
     next_z_s = target.encoder.z_s(batch.next_obs)
-    next_action = target_action(target.actor(next_z_s), standard_normal, config.target_noise, config.target_noise_clip)
+    next_action = target_policy_action(config, target.actor, next_z_s, standard_normal, gumbel)
     next_q = target.critic(target.encoder.z_sa(next_z_s, next_action))
     return q_target(batch.n_step_reward, batch.n_step_discount, next_q, agent.reward_scale, agent.target_reward_scale)
 
 
+def target_policy_action(
+    config: Config,
+    actor: Actor | DiscreteActor,
+    z_s: Float[Array, "B zs"],
+    standard_normal: Float[Array, "B A"],
+    gumbel: Gumbel | None = None,
+) -> Float[Array, "B A"]:
+    """The target actor's action with noise (Eq. 11); a discrete one is sampled and made one-hot."""
+    noise, clip = config.target_noise, config.target_noise_clip
+    if not isinstance(actor, DiscreteActor):
+        return target_action(actor(z_s), standard_normal, noise, clip)
+    assert gumbel is not None
+    soft = actor.sample(z_s, gumbel.target, config.gumbel_temperature)
+    return discrete_target_action(soft, standard_normal, DISCRETE_NOISE * noise, DISCRETE_NOISE * clip, actor.choices)
+
+
 def actor_loss(
     config: Config,
-    actor: Actor,
+    actor: Actor | DiscreteActor,
     encoder: Encoder,
     critic: TwinCritic,
     z_s: Float[Array, "B zs"],
     state_half: Float[Array, "B hidden"],
+    gumbel: Gumbel | None = None,
 ) -> Float[Array, ""]:
     """The critics' values of the actor's action, negated (Eq. 12); MR.Q adds a pull of pre-tanh actions to 0.
 
-    `state_half` is g's of z_s, which the critics' update has computed already.
+    `state_half` is g's of z_s, which the critics' update has computed already. A discrete action is a soft sample, so
+    that the gradient reaches the logits; MR.Q's pull is on these.
     """
-    pre_tanh = actor.pre_tanh(z_s)
+    pre_activation = actor.pre_activation(z_s)
+    if isinstance(actor, DiscreteActor):
+        assert gumbel is not None
+        action = gumbel_softmax(pre_activation, gumbel.actor, config.gumbel_temperature, actor.choices)
+    else:
+        action = jnp.tanh(pre_activation)
     g = encoder.state_action
-    q = critic(g.join(state_half, g.action_half(jnp.tanh(pre_tanh))))
-    return -jnp.mean(q) + config.pre_tanh_weight * jnp.mean(jnp.square(pre_tanh))
+    q = critic(g.join(state_half, g.action_half(action)))
+    return -jnp.mean(q) + config.pre_tanh_weight * jnp.mean(jnp.square(pre_activation))

@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from dr_q.config import Config
-from dr_q.networks import Actor, Encoder, StateEncoder, TwinCritic
+from dr_q.networks import Actor, DiscreteActor, Encoder, StateEncoder, TwinCritic, init_actor
 from dr_q.spaces import Spaces
 
 
@@ -17,7 +17,7 @@ class Networks(eqx.Module):
     """Encoder, actor and critics."""
 
     encoder: Encoder
-    actor: Actor
+    actor: Actor | DiscreteActor
     critic: TwinCritic
 
     @property
@@ -30,11 +30,15 @@ class PolicyNetworks(eqx.Module):
     """f and the actor: all that acting needs."""
 
     state: StateEncoder
-    actor: Actor
+    actor: Actor | DiscreteActor
 
     def __call__(self, obs: dict[str, Array]) -> Float[Array, "B A"]:
-        """Actions in [-1, 1] for a batch of observations."""
-        return self.actor(self.state(obs))
+        """Actions for a batch of observations: in [-1, 1], or one-hot."""
+        return self.actor(self.z_s(obs))
+
+    def z_s(self, obs: dict[str, Array]) -> Float[Array, "B zs"]:
+        """Latent states of a batch of observations."""
+        return self.state(obs)
 
 
 class Agent(eqx.Module):
@@ -68,7 +72,7 @@ def init_networks(config: Config, spaces: Spaces, key: Key[Array, ""]) -> Networ
             reward_bins=config.reward_bins,
             predict_done=config.predict_done,
         ),
-        actor=Actor.init(key_actor, config.zs_dim, spaces.action.dim, config.actor_hidden, config.actor_activation),
+        actor=init_actor(key_actor, config.zs_dim, spaces.action, config.actor_hidden, config.actor_activation),
         critic=TwinCritic.init(key_critic, config.zsa_dim, config.critic_hidden, config.critic_activation),
     )
 

@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q import replay as rp
-from dr_q.agent.losses import CriticBatch, actor_loss, critic_batch, critic_target
+from dr_q.agent.losses import CriticBatch, Gumbel, actor_loss, critic_batch, critic_target, draw_noise
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
 from dr_q.agent.terms import encoder_loss, encoder_terms, predict
 from dr_q.config import Config
@@ -152,8 +152,8 @@ def learn_actor_critic(
         obs, next_obs = (jax.tree.map(lambda x, i=i: x[i], both) for i in (0, 1))
         sample = sample._replace(obs=obs, next_obs=next_obs)
     batch = critic_batch(config, sample)
-    standard_normal = jax.random.normal(draw.key_noise, sample.action.shape)
-    agent, metrics = actor_critic_step(config, agent, batch, standard_normal)
+    noise = draw_noise(agent.online.actor, sample.action.shape, draw.key_noise)
+    agent, metrics = actor_critic_step(config, agent, batch, *noise)
     return agent, rp.write_priority(replay, draw.slots, metrics.td_error), metrics
 
 
@@ -173,11 +173,18 @@ def encoder_step(
 
 
 def actor_critic_step(
-    config: Config, agent: Agent, batch: CriticBatch, standard_normal: Float[Array, "B A"]
+    config: Config,
+    agent: Agent,
+    batch: CriticBatch,
+    standard_normal: Float[Array, "B A"],
+    gumbel: Gumbel | None = None,
 ) -> tuple[Agent, ActorCriticMetrics]:
-    """One step of the critics (Eq. 13), then of the actor (Eq. 12), on a given batch; the encoder is constant."""
+    """One step of the critics (Eq. 13), then of the actor (Eq. 12), on a given batch; the encoder is constant.
+
+    Discrete actions need Gumbel draws, too.
+    """
     encoder = agent.online.encoder
-    target = critic_target(config, agent, batch, standard_normal)
+    target = critic_target(config, agent, batch, standard_normal, gumbel)
     z_s = encoder.z_s(batch.obs)
     state_half = encoder.state_action.state_half(z_s)
     z_sa = encoder.state_action.join(state_half, encoder.state_action.action_half(batch.action))
@@ -192,7 +199,7 @@ def actor_critic_step(
 
     # Differentiated by the actor alone: no gradient of g's or the critics' weights is ever formed.
     def loss_of_actor(actor):
-        return actor_loss(config, actor, encoder, critic, z_s, state_half)
+        return actor_loss(config, actor, encoder, critic, z_s, state_half, gumbel)
 
     loss_actor, gradient = jax.value_and_grad(loss_of_actor)(agent.online.actor)
     actor, actor_state = _descend(actor_optimiser(config), gradient, agent.actor_optimiser, agent.online.actor)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import say, say_what_is_left_out
 from dr_q.cli.parse import Group
+from dr_q.config import MOST_STEPS
 from dr_q.kit import ConfigError
 
 
@@ -20,11 +21,17 @@ class Plot:
         "runs, folders of runs, CSV files of results (dr-q results), to draw together; a panel for each task",
         metavar="RUN|FOLDER|FILE...",
     )
+    reference: tuple[Path, ...] = option(
+        (),
+        "curves of others to draw with them: CSV files of dr-q results, or results/drq.csv of the authors' repository",
+        metavar="FILE...",
+    )
     out: Path = option(Path("curves.png"), "the file to write", metavar="FILE")
 
     def run(self) -> int:
         """Draw."""
-        from dr_q.report import plot_curves
+        from dr_q.report import plot_curves, read_references
+        from dr_q.report.reference import reference_records
         from dr_q.report.results import read_records
         from dr_q.run_folder import find_runs, read_run
 
@@ -36,7 +43,8 @@ class Plot:
         files = {path.resolve(): path for path in self.sources if path.is_file()}
         records = [record for path in files.values() for record in read_records(path)]
         say_what_is_left_out(self.sources)
-        plot_curves([*map(read_run, folders.values()), *records], self.out)
+        runs = [*map(read_run, folders.values()), *records]
+        plot_curves([*runs, *reference_records(read_references(self.reference), runs)], self.out)
         print(self.out)
         return 0
 
@@ -56,7 +64,7 @@ class Tsne(_Analysis):
     """Draw z_sa of replay samples in two dimensions by t-SNE, runs side by side (App. E.3)."""
 
     out: Path = option(Path("tsne.png"), "the figure; its points are written next to it as CSV", metavar="FILE")
-    samples: int = option(5_000, "transitions of each run, drawn uniformly from its replay", least=4)
+    samples: int = option(5_000, "transitions of each run, drawn uniformly from its replay", least=4, most=1_000_000)
     colour: Literal["value", "reward", "age"] = option(
         "value", "what colours show: the critics' value, the reward, or the age"
     )
@@ -94,7 +102,7 @@ class PrioritiesByAge(_Analysis):
     out: Path = option(
         Path("priorities.png"), "the figure; its numbers by age are written next to it as CSV", metavar="FILE"
     )
-    newest: int = option(100_000, "how many of the newest transitions", least=10)
+    newest: int = option(100_000, "how many of the newest transitions", least=10, most=MOST_STEPS)
     seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
     at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
 

@@ -8,29 +8,39 @@ from typing import Any
 import dr_q
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import say
-from dr_q.config import Config
+from dr_q.config import MOST_STEPS, Config
+from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
 
 
 @dataclasses.dataclass(kw_only=True)
 class Doctor:
-    """Check what works on this machine and how to fix what does not; with a task, the memory that a run needs."""
+    """Check what works on this machine; with a task, also the memory that a run needs; with a run, its files only."""
 
-    task: str | None = argument(None, "a task: print the memory that a run of it needs", metavar="TASK")
+    task: str | None = argument(
+        None,
+        "a task: print the memory that a run of it needs; a run's folder: check its files",
+        metavar="TASK|RUN",
+    )
     preset: str = option("dr.q", "its preset")
     preset_file: Path | None = preset_file()
     run_settings: dict[str, Any] = options_of(Settings, "seeds", "steps")
 
     def run(self) -> int:
         """Examine."""
-        from dr_q.diagnostics.doctor import examine, memory_plan
+        from dr_q.diagnostics.doctor import examine, examine_run, memory_plan
         from dr_q.settings import make_settings
 
         use_presets(self.preset_file)
-        for finding in examine():
+        of_run = self.task is not None and Path(self.task).is_dir()
+        good = True
+        for finding in examine_run(Path(self.task)) if self.task is not None and of_run else examine():
             mark = "ok  " if finding.ok else "--  "
             fix = "" if finding.ok else f"  ->  {finding.fix}"
             print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
+            good = good and finding.ok
+        if of_run:
+            return 0 if good else FAILURE
         if self.task is not None:
             settings = make_settings(self.task, preset_name=self.preset, **self.run_settings)
             print(f"{self.task}, {settings.seeds} seed{'s' if settings.seeds > 1 else ''}, {self.preset}:")
@@ -44,7 +54,7 @@ class Bench:
     """Measure this machine's throughput by part, as a table to paste into an issue."""
 
     task: str = argument("dmc/cheetah-run", "any task that `dr-q train` takes", metavar="TASK")
-    steps: int = option(1_000, "agent steps to time, after exploration", least=1)
+    steps: int = option(1_000, "agent steps to time, after exploration", least=1, most=MOST_STEPS)
     preset: str = option("dr.q", "networks and batch size are this preset's")
     preset_file: Path | None = preset_file()
     with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from dr_q.config import Setting, base_kind, load_presets, setting, settings_of
+from dr_q.config import Setting, base_kind, load_presets, setting, settings_of, shortened
 from dr_q.kit import ConfigError
 
 ARGUMENTS, OPTIONS = "Arguments", "Options"
@@ -128,7 +128,8 @@ class Option:
         try:
             values = tuple(convert(word) for word in words)
         except ValueError:
-            raise ConfigError(f"{written} must be {self.setting.allowed(self.kind)}, got {' '.join(words)!r}") from None
+            allowed = self.setting.allowed(self.kind)
+            raise ConfigError(f"{written} must be {allowed}, got {shortened(' '.join(words))}") from None
         value = values[0] if self.count == 1 else values
         if base in (int, float, bool) or self.setting.choices or self.setting.check:
             self.setting.refuse(self.kind, value, written)

@@ -18,7 +18,7 @@ class Eval:
 
     run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
     seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
-    episodes: int = option(EVAL_EPISODES, "number of episodes", least=1)
+    episodes: int = option(EVAL_EPISODES, "number of episodes", least=1, most=100_000)
 
     def run(self) -> int:
         """Evaluate, and compare with random actions and the paper."""
@@ -65,7 +65,10 @@ class Export:
     seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
     precision: Literal["float16", "float32"] = option("float16", "of the weights")
     episodes: int = option(
-        EVAL_EPISODES, "fresh episodes played with the written weights, for the model card; 0 for none", least=0
+        EVAL_EPISODES,
+        "fresh episodes played with the written weights, for the model card; 0 for none",
+        least=0,
+        most=100_000,
     )
 
     def run(self) -> int:

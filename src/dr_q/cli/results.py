@@ -53,7 +53,15 @@ class Compare:
         help="a run, a folder of runs, or a CSV file of results; one preset of several: results.csv@dr.q",
         metavar="FIRST",
     )
-    second: str = argument(help="the same, to compare with: results.csv@mr.q", metavar="SECOND")
+    second: str | None = argument(
+        None, "the same, to compare with: results.csv@mr.q; not needed with --reference", metavar="SECOND"
+    )
+    reference: tuple[Path, ...] = option(
+        (),
+        "compare with single seeds of others at equal steps: CSV files of dr-q results, or results/drq.csv of the "
+        "authors' repository",
+        metavar="FILE...",
+    )
     at: int | None = option(
         None,
         "agent steps at which to compare, or the last evaluation before",
@@ -65,6 +73,10 @@ class Compare:
         """Compare."""
         from dr_q.report import compare, other_differences
 
+        if self.reference:
+            return self._with_references()
+        if self.second is None:
+            raise ConfigError(f"nothing to compare {self.first} with; name a second set of results, or a --reference")
         sources = [_split_source(source) for source in (self.first, self.second)]
         sides = [_results_of(*source) for source in sources]
         presets = [", ".join(sorted({result.preset for result in side})) for side in sides]
@@ -97,6 +109,63 @@ class Compare:
         for sentence in sentences:
             print(sentence)
         return 0
+
+    def _with_references(self) -> int:
+        """Compare with each reference, suite by suite and task by task."""
+        from dr_q.report import compare_with_reference, read_references
+        from dr_q.report.wording import reference_sentence, reference_title
+
+        if self.second is not None:
+            raise ConfigError(f"both {self.second} and a --reference are given to compare with; leave one of them out")
+        ours = _results_of(*_split_source(self.first))
+        if not ours:
+            raise ConfigError(f"no evaluation in {self.first} yet: there is nothing to compare")
+        records = []
+        for reference in read_references(self.reference):
+            found = compare_with_reference(ours, reference, ours[0].preset, self.at)
+            if found is None:
+                at = "" if self.at is None else f" at {self.at:,} steps"
+                raise ConfigError(f"{self.first} and {reference.name} have no task in common{at}; nothing to compare")
+            if self.json:
+                tasks = [
+                    {**_as_record(row), "share": found.shares.get(row.task), "verdict": found.verdict(row)}
+                    for row in found.pair.tasks
+                ]
+                suites = [one._asdict() for one in found.suites]
+                record = {"preset": found.preset, "reference": found.reference, "at": found.agent_steps}
+                records.append({**record, "suites": suites, "tasks": tasks, "missing": found.missing})
+                continue
+            print(f"{reference_title(found)}\n")
+            columns = ("suite", "tasks", "seeds", "share of the published final score", "P(better)", "")
+            print_table(columns, map(_suite_row, found.suites), width=160)
+            print()
+            known = found.sorted_tasks()
+            rows = [*known, *(row for row in found.pair.tasks if row.task not in found.shares)]
+            head = ("task", "agent steps", "seeds", found.preset, found.reference, "difference", "95% interval", "p")
+            lines = ((*_compared(row)[:-1], found.verdict(row)) for row in rows)
+            print_table((*head, "p, Holm", "P(better)", ""), lines, width=180)
+            print(reference_sentence(found))
+            if found.missing:
+                print(f"Of the paper's tasks not compared ({len(found.missing)}): {', '.join(found.missing)}.\n")
+        if self.json:
+            print(json.dumps(_without_nan(records), indent=1))
+        return 0
+
+
+def _suite_row(one: Any) -> tuple[str, ...]:
+    """A suite's line of the comparison with a reference."""
+    from dr_q.report.numbers import with_interval
+    from dr_q.report.verdicts import interval_verdict
+    from dr_q.report.wording import shown_share, span, suite_title
+
+    return (
+        suite_title(one.suite),
+        str(one.tasks),
+        ", ".join(span(seeds) or "" for seeds in one.seeds),
+        shown_share(one.difference),
+        with_interval(one.improvement, ".2f"),
+        interval_verdict(one.difference),
+    )
 
 
 def _as_record(row: Any) -> dict[str, Any]:
@@ -187,10 +256,26 @@ class Report:
     base: str | None = option(
         None, "the preset that the others are compared with", metavar="PRESET", otherwise="dr.q, or the first"
     )
+    at: int | None = option(
+        None,
+        "agent steps at which scores are taken, or the last evaluation before",
+        metavar="STEP", otherwise="the last that all seeds of a task have",
+    )  # fmt: skip
+    reference: tuple[Path, ...] = option(
+        (),
+        "curves of others to draw and compare with at equal steps: CSV files of dr-q results, or results/drq.csv of "
+        "the authors' repository",
+        metavar="FILE...",
+    )
+    compare_at: tuple[int, ...] = option(
+        (),
+        "agent steps at which runs are compared with references",
+        metavar="STEP...", otherwise="the last that both have, task by task",
+    )  # fmt: skip
 
     def run(self) -> int:
         """Write."""
-        from dr_q.report import build_report, check_report_folder, read_results, write_report
+        from dr_q.report import build_report, check_report_folder, read_references, read_results, write_report
         from dr_q.report.results import labelled_runs
 
         def say(line: str) -> None:
@@ -202,7 +287,11 @@ class Report:
         results = read_results(self.sources)
         runs = labelled_runs(self.sources)
         say_what_is_left_out(self.sources)
-        report = build_report(results, runs, say, self.base)
+        references = read_references(self.reference)
+        for reference in references:
+            if reference.unknown_tasks:
+                say(f"{reference.name}: left out {len(reference.unknown_tasks)} tasks that are not in the paper")
+        report = build_report(results, runs, say, self.base, self.at, references, self.compare_at)
         page = write_report(report, results, self.out, say)
         print(page)
         return 0

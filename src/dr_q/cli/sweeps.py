@@ -9,7 +9,7 @@ from typing import Any
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
-from dr_q.config import Config
+from dr_q.config import MOST_STEPS, Config
 from dr_q.kit import ConfigError
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
@@ -24,7 +24,7 @@ class _Jobs:
     throughput: float | None = option(
         None,
         "seed-steps/s of one job for the estimate, as dr-q bench measures them",
-        above=0, otherwise="measured by its own runs, or else on an H200",
+        above=0, most=MOST_STEPS, otherwise="measured by its own runs, or else on an H200",
     )  # fmt: skip
     preset_file: Path | None = preset_file()
     jobs: dict[str, Any] = options_of(SweepOptions)

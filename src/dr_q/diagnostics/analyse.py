@@ -231,8 +231,8 @@ def _td_error(
     config: Config, agent: drq.Agent, replay: rp.Replay, slots: Array, frames: rp.Frames, key: Array
 ) -> Float[Array, "B"]:
     sample = rp.sample_n_step(replay.storage, slots, config.q_horizon, frames)
-    batch, noise = drq.critic_batch(config, sample), jax.random.normal(key, sample.action.shape)
-    target = drq.critic_target(config, agent, batch, noise)
+    batch, noise = drq.critic_batch(config, sample), drq.draw_noise(agent.online.actor, sample.action.shape, key)
+    target = drq.critic_target(config, agent, batch, *noise)
     encoder, critic = agent.online.encoder, agent.online.critic
     return critic.td_error(critic(encoder.z_sa(encoder.z_s(sample.obs), sample.action)), target)
 

@@ -15,7 +15,7 @@ from dr_q.learner import Learner
 from dr_q.settings import EVAL_EPISODES, EVAL_EVERY, Settings
 from dr_q.training.evaluate import Evaluator
 from dr_q.training.loop import evaluation_pool, keep_compiled_programs, training_pool
-from dr_q.training.plan import plan_for
+from dr_q.training.plan import Plan, plan_for
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 
@@ -92,13 +92,13 @@ def bench(
     keep_compiled_programs()
     period = settings.config.target_period
     steps = -(-steps // period) * period
-    pool = training_pool(settings, in_process)
+    planned: list[Plan] = []
+    pool = training_pool(settings, in_process, lambda spec: planned.append(plan_for(settings, spec)))
     stepper = None
     try:
-        plan = plan_for(settings, pool.spec)
-        for line in plan.lines():
+        for line in planned[0].lines():
             say(line)
-        learner = Learner(plan.spec, settings.seed_list)
+        learner = Learner(planned[0].spec, settings.seed_list)
         learner.begin(pool.begin())
         stepper = Stepper(learner, pool, Clock())
         return _measure(settings, steps, learner, pool, stepper, with_evaluation, say)

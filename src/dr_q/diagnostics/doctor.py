@@ -1,4 +1,4 @@
-"""What works on this machine, what does not, and the fix."""
+"""What works on this machine or in a run's folder, what does not, and the fix."""
 
 import importlib.metadata
 import importlib.util
@@ -6,11 +6,23 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import dr_q
-from dr_q.run_folder import source_digest
+from dr_q.kit import DamagedFileError, DrQError
+from dr_q.run_folder import (
+    Checkpoints,
+    evaluation_rows,
+    policy_file,
+    policy_record,
+    read_policy_weights,
+    read_run_json,
+    run_timing,
+    source_digest,
+)
 
 
 class Finding(NamedTuple):
@@ -35,7 +47,7 @@ def examine() -> Iterator[Finding]:
         ("matplotlib", "plot", "dr-q plot"),
         ("imageio_ffmpeg", "video", "dr-q video"),
         ("wandb", "wandb", "--wandb"),
-        ("rliable", "report", "dr-q compare, report, analyse, experiment"),
+        ("sklearn", "report", "dr-q compare, report, analyse, experiment"),
         ("ray", "ray", "dr-q sweep, experiment"),
     ):
         there = importlib.util.find_spec(module) is not None
@@ -45,6 +57,59 @@ def examine() -> Iterator[Finding]:
             "installed" if there else "not installed",
             f"pip install 'dr-q[{extra}]'",
         )
+
+
+def examine_run(folder: Path) -> Iterator[Finding]:
+    """Look at every file of a run; checkpoints are compared with their checksums.
+
+    Raises:
+        RunFolderError: If the folder is no run.
+    """
+    try:
+        seeds = read_run_json(folder, "status", "agent_steps", "seeds", "versions")["seeds"]
+    except DamagedFileError as error:
+        yield Finding("settings and status", False, str(error), "take it from a backup")
+        return
+    yield Finding("settings and status", True, "can be read")
+    yield _looked_at(
+        "evaluations", lambda: f"{len(evaluation_rows(folder))} rows", "resume the run, which restores them"
+    )
+    yield _looked_at("metrics", lambda: f"times of {len(run_timing(folder))} parts", "remove the line that it names")
+    yield _looked_at("policies", lambda: _policies(folder), "resume the run, which writes them at its next evaluation")
+    checkpoints = Checkpoints(folder, seeds)
+    steps = checkpoints.steps()
+    if not steps:
+        yield Finding(
+            "checkpoints", False, "none", f"dr-q train --resume {folder} begins again, if nothing is lost by it"
+        )
+    for step in steps:
+        fix = f"dr-q train --resume {folder} uses the newest checkpoint that is whole"
+        yield _looked_at(f"checkpoint of step {step:,}", partial(_checkpoint, checkpoints, step), fix)
+
+
+def _looked_at(what: str, look: Callable[[], str], fix: str) -> Finding:
+    try:
+        return Finding(what, True, look())
+    except DrQError as error:
+        return Finding(what, False, str(error), fix)
+
+
+def _policies(folder: Path) -> str:
+    record = policy_record(folder)
+    for seed in record["seeds"]:
+        read_policy_weights(policy_file(folder, record, seed)[0], record)
+    return f"{len(record['seeds'])} seeds, of step {record['agent_steps']:,}"
+
+
+def _checkpoint(checkpoints: Checkpoints, step: int) -> str:
+    stored = checkpoints.read(step)
+    damages = stored.damages()
+    if damages:
+        raise DamagedFileError("; ".join(damages))
+    files = 3 + sum(map(len, stored.chunk_names.values()))
+    if stored.has_checksums:
+        return f"{files} files are as they were written (SHA-256)"
+    return f"{files} files can be read; its format has no checksums"
 
 
 def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[str]:

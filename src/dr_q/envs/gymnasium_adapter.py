@@ -1,6 +1,7 @@
-"""Any Gymnasium environment with a finite Box of actions, behind the protocol of this package."""
+"""Any Gymnasium environment with a finite Box of actions, or with choices, behind the protocol of this package."""
 
 import contextlib
+import math
 import sys
 import warnings
 import weakref
@@ -16,7 +17,19 @@ from gymnasium.envs.mujoco import MujocoEnv
 
 from dr_q.envs.protocol import EnvSpec, Step, failure
 from dr_q.kit import EnvError, TaskError
-from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, Image, ObsSpec, Spaces, Vector
+from dr_q.spaces import (
+    SINGLE,
+    ActionSpec,
+    ContinuousActions,
+    DiscreteActions,
+    Image,
+    ObsSpec,
+    Spaces,
+    Vector,
+    at_path,
+    one_hot,
+    to_env_action,
+)
 
 STACKED_FRAMES = 3
 SMALLEST_IMAGE = 31
@@ -26,8 +39,10 @@ SMALLEST_IMAGE = 31
 class GymEnv:
     """A Gymnasium environment behind our protocol.
 
-    Observations may be a Box of any shape (flattened), a Dict of such boxes (flattened and joined in the order of the
-    space's keys), or a uint8 image (height, width, channels), of which the last 3 are stacked.
+    Observations may be numbers (a Box of any shape), choices (`Discrete`, `MultiDiscrete`, `MultiBinary`), images (a
+    uint8 Box of height, width, channels), and Dicts and Tuples of these, nested ones too. Without images they are one
+    vector, flattened and joined in the space's order, choices as one-hot vectors. With images each entry is a part of
+    its own, named by its path; of images the last 3 are stacked.
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], name: str):
@@ -41,14 +56,15 @@ class GymEnv:
         self._name = name
         _check_not_in_use(self._env, name)
         try:
-            actions, image = _continuous_actions(box, name), _image(self._space, name)
-            obs = ObsSpec.single(image or _vector(self._space, name))
+            actions, obs = _actions(box, name), _obs_spec(self._space, name)
         except TaskError:
             self.close()
             raise
-        self._scale = ActionScale(actions)
-        self._action_shape = box.shape
-        self._frames: deque[np.ndarray] | None = deque(maxlen=STACKED_FRAMES) if image else None
+        self._to_env = to_env_action(actions)
+        self._is_whole = not obs.images or not isinstance(self._space, spaces.Dict | spaces.Tuple)
+        """Whether the one part is all of the environment's observation, and not an entry of it."""
+        self._leaves = {SINGLE: self._space} if self._is_whole else dict(_leaves(self._space, name))
+        self._frames: dict[str, deque[np.ndarray]] = {image: deque(maxlen=STACKED_FRAMES) for image in obs.images}
         self.spec = EnvSpec(
             Spaces(obs, actions),
             episode_length=_episode_length(self._env),
@@ -59,20 +75,18 @@ class GymEnv:
     def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode."""
         obs, _ = self._call("reset(seed=...)", ("obs", "info"), lambda: self._env.reset(seed=seed))
-        if self._frames is not None:
-            self._frames.extend([self._frame(obs)] * STACKED_FRAMES)
+        for frames in self._frames.values():
+            frames.clear()
         seen = self._observe(obs)
-        if not np.isfinite(seen[SINGLE]).all():
+        if not all(np.isfinite(x).all() for x in seen.values()):
             raise EnvError(f"{self._name}: reset(seed={seed}) gave an observation with NaN or infinite values")
         return seen
 
     def step(self, action: np.ndarray) -> Step:
         """One agent step."""
-        scaled = self._scale.to_env(action).reshape(self._action_shape or ())
+        own = self._to_env(action)
         given = ("obs", "reward", "terminated", "truncated", "info")
-        obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(scaled))
-        if self._frames is not None:
-            self._frames.append(self._frame(obs))
+        obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(own))
         try:
             number = float(reward)
         except (TypeError, ValueError):
@@ -121,18 +135,23 @@ class GymEnv:
         return found
 
     def _observe(self, obs: Any) -> dict[str, np.ndarray]:
-        if self._frames is not None:
-            return {SINGLE: np.concatenate(list(self._frames))}
         try:
-            return {SINGLE: flat_observation(obs, self._space)}
+            if self._is_whole:
+                return {SINGLE: self._part(SINGLE, obs)}
+            return {name: self._part(name, at_path(obs, name)) for name in self._leaves}
         except (TypeError, ValueError, KeyError, IndexError):
             pass
         raise EnvError(f"{self._name} gave an observation {_described(obs)}; its observation space is {self._space}")
 
-    def _frame(self, image: Any) -> np.ndarray:
-        if np.shape(image) != self._space.shape:
-            raise EnvError(f"{self._name} gave an image {_described(image)}; its space has {self._space.shape}")
-        return channels_first(image)
+    def _part(self, name: str, value: Any) -> np.ndarray:
+        """A part of the next observation; its stack of frames if it is an image."""
+        if name not in self._frames:
+            return flat_observation(value, self._leaves[name])
+        shape, frames = self._leaves[name].shape, self._frames[name]
+        if np.shape(value) != shape:
+            raise EnvError(f"{self._name} gave an image {_described(value)}; its space has {shape}")
+        frames.extend([channels_first(value)] * (1 if frames else STACKED_FRAMES))
+        return np.concatenate(list(frames))
 
 
 _IN_USE: "weakref.WeakValueDictionary[int, gymnasium.Env]" = weakref.WeakValueDictionary()
@@ -149,9 +168,13 @@ def _check_not_in_use(env: gymnasium.Env, name: str) -> None:
 
 
 def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
-    """As one vector: a Dict's boxes in the order of its keys; ValueError or the like where it is not of the space."""
+    """As one vector, as `gymnasium.spaces.flatten` does; ValueError or the like where it is not of the space."""
     if isinstance(space, spaces.Dict):
-        return np.concatenate([flat_observation(obs[key], box) for key, box in space.spaces.items()])
+        return np.concatenate([flat_observation(obs[key], inner) for key, inner in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        return np.concatenate([flat_observation(x, inner) for x, inner in zip(obs, space.spaces, strict=True)])
+    if (found := _choices(space)) is not None:
+        return one_hot(np.asarray(obs).reshape(len(found[0])), *found)
     vector = np.asarray(obs, np.float32).reshape(-1)
     if vector.size != int(np.prod(space.shape or ())):
         raise ValueError("another size")
@@ -210,12 +233,21 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).replace("\x1b[33m", "").replace("\x1b[0m", "").split())
 
 
-def _continuous_actions(space: spaces.Space, name: str) -> ContinuousActions:
+def _actions(space: spaces.Space, name: str) -> ActionSpec:
+    if (found := _choices(space)) is not None:
+        choices, start = found
+        return DiscreteActions(choices, start if any(start) else (), tuple(space.shape or ()))
+    if isinstance(space, spaces.MultiBinary):
+        return DiscreteActions((2,) * math.prod(space.shape), (), tuple(space.shape))
     if not isinstance(space, spaces.Box):
         raise TaskError(
-            f"{name} has {type(space).__name__} actions; DR.Q needs a Box (continuous actions); "
-            "wrap the environment so that its action space is one"
+            f"{name} has actions in {space}; DR.Q needs a Box with finite bounds, Discrete, MultiDiscrete or "
+            "MultiBinary; wrap it: gymnasium.wrappers.TransformAction(env, TO_ITS_ACTION, gymnasium.spaces.Box(...))"
         )
+    return _continuous_actions(space, name)
+
+
+def _continuous_actions(space: spaces.Box, name: str) -> ContinuousActions:
     if not np.issubdtype(space.dtype, np.floating) or 0 in space.shape:
         raise TaskError(
             f"{name} has actions in {space}; DR.Q gives real numbers, at least one; wrap the environment so that its "
@@ -231,16 +263,45 @@ def _continuous_actions(space: spaces.Space, name: str) -> ContinuousActions:
     return ContinuousActions(tuple(map(float, low)), tuple(map(float, high)), shape)
 
 
+def _obs_spec(space: spaces.Space, name: str) -> ObsSpec:
+    """The parts of an observation: each entry by itself where there are images, else one vector of all.
+
+    Without images it is one vector because a run and its policies must stay what they were before there were parts.
+    """
+    image = _image(space, name)
+    if image is not None:
+        return ObsSpec.single(image)
+    leaves = _leaves(space, name)
+    images = {path: _image(leaf, name) for path, leaf in leaves if not _is_small(leaf)}
+    if not any(images.values()):
+        return ObsSpec.single(_vector(leaves))
+    parts = [(path, images.get(path) or _vector([("", leaf)])) for path, leaf in leaves]
+    names = [path for path, _ in parts]
+    if len(set(names)) < len(names):
+        raise TaskError(f"{name} has observations in {space}, where two entries have the same path; rename one")
+    return ObsSpec(tuple(parts))
+
+
+def _is_image(space: spaces.Space) -> bool:
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def _is_small(space: spaces.Space) -> bool:
+    """Whether the space is of arrays too small for an image, in any order of their axes: a board, for instance."""
+    return len(space.shape or ()) == 3 and sorted(space.shape or ())[1] < SMALLEST_IMAGE
+
+
 def _image(space: spaces.Space, name: str) -> Image | None:
-    if not (isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3):
+    if not _is_image(space):
         return None
+    assert space.shape is not None
     height, width, channels = space.shape
     if min(height, width) < SMALLEST_IMAGE:
         turned = min(space.shape[1:]) >= SMALLEST_IMAGE
         fix = "channels come last: wrap it to move them" if turned else "wrap it to give larger ones, or plain numbers"
         raise TaskError(
             f"{name} has images of {space.shape} (height, width, channels); the convolutions need at least "
-            f"{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; {fix}"
+            f"{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; {fix}: gymnasium.wrappers.TransformObservation"
         )
     return Image(channels, height, width, STACKED_FRAMES)
 
@@ -250,20 +311,47 @@ def channels_first(image: Any) -> np.ndarray:
     return np.array(np.moveaxis(np.asarray(image), -1, 0), order="C")  # a copy: some reuse the image's memory
 
 
-def _vector(space: spaces.Space, name: str) -> Vector:
-    boxes = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
-    if not boxes or not all(isinstance(box, spaces.Box) and box.shape is not None for box in boxes):
-        raise TaskError(
-            f"{name} has observations in {space}; DR.Q needs a Box or a Dict of boxes; "
-            "wrap it with gymnasium.wrappers.FlattenObservation or give vectors"
-        )
-    return Vector(sum(int(np.prod(box.shape or ())) for box in boxes), fields=_fields(space))
-
-
-def _fields(space: spaces.Space) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _leaves(space: spaces.Space, name: str, path: str = "") -> list[tuple[str, spaces.Space]]:
+    """The entries of nested Dicts and Tuples, by path, in order."""
+    inner: list[tuple[str, spaces.Space]] | None = None
     if isinstance(space, spaces.Dict):
-        return tuple((key, tuple(box.shape or ())) for key, box in space.spaces.items())
-    return () if len(space.shape or ()) == 1 else (("", tuple(space.shape or ())),)
+        inner = [(str(key), x) for key, x in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple):
+        inner = [(str(index), x) for index, x in enumerate(space.spaces)]
+    if inner:
+        return [leaf for key, x in inner for leaf in _leaves(x, name, f"{path}/{key}" if path else key)]
+    if inner is not None or not (isinstance(space, spaces.Box | spaces.MultiBinary) or _choices(space) is not None):
+        raise TaskError(
+            f"{name} has observations in {space}; DR.Q needs Box, Discrete, MultiDiscrete, MultiBinary, and Dicts and "
+            "Tuples of these; wrap it: gymnasium.wrappers.TransformObservation(env, TO_ARRAY, spaces.Box(...))"
+        )
+    return [(path, space)]
+
+
+def _choices(space: spaces.Space) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """How many values each choice has, and its first value; None where there is no choice.
+
+    Bits are numbers: 0 and 1 say as much as two entries would.
+    """
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),), (int(space.start),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(map(int, space.nvec.reshape(-1))), tuple(map(int, space.start.reshape(-1)))
+    return None
+
+
+def _vector(leaves: list[tuple[str, spaces.Space]]) -> Vector:
+    """The vector of all these entries."""
+    fields, choices, size = [], [], 0
+    for path, space in leaves:
+        shape = tuple(space.shape or ())
+        fields.append((path, shape))
+        found = _choices(space)
+        if found is not None:
+            choices.append((path, *found))
+        size += math.prod(shape) if found is None else sum(found[0])
+    plain = fields == [("", (size,))] and not choices
+    return Vector(size, fields=() if plain else tuple(fields), choices=tuple(choices))
 
 
 def _episode_length(env: gymnasium.Env) -> int | None:

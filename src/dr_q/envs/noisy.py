@@ -14,18 +14,23 @@ NOISE_STD = 0.2
 
 
 class NoisyState:
-    """An environment whose observations end in noise (50 dimensions of standard deviation 0.2 in the paper)."""
+    """An environment whose observations end in noise (50 dimensions of standard deviation 0.2 in the paper).
+
+    Where they have several parts, the first vector ends in it.
+    """
 
     def __init__(self, env: Env, dims: int = NOISE_DIMS, std: float = NOISE_STD):
-        (name, part), *others = env.spec.obs.parts
-        if others or not isinstance(part, Vector) or part.stack > 1:
+        vectors = [(name, p) for name, p in env.spec.obs.parts if isinstance(p, Vector) and p.stack == 1]
+        if not vectors:
             env.close()
             parts = ", ".join(f"{name} {part.shape}" for name, part in env.spec.obs.parts)
             raise TaskError(f"noise can be appended to state vectors only; this task's observations are {parts}")
+        name, part = vectors[0]
         self._env, self._part, self._dims, self._std = env, name, dims, std
         self._rng = np.random.default_rng(0)
         # Its fields stay as they are: they are what the environment itself gives, and that has no noise.
-        noisy = ObsSpec(((name, dataclasses.replace(part, size=part.size + dims)),))
+        wider = dataclasses.replace(part, size=part.size + dims)
+        noisy = ObsSpec(tuple((other, wider if other == name else p) for other, p in env.spec.obs.parts))
         self.spec: EnvSpec = dataclasses.replace(env.spec, spaces=env.spec.spaces._replace(obs=noisy))
 
     def reset(self, seed: int) -> dict[str, np.ndarray]:
@@ -48,4 +53,4 @@ class NoisyState:
 
     def _append(self, obs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         noise = self._rng.normal(0, self._std, self._dims).astype(np.float32)
-        return {self._part: np.concatenate([obs[self._part], noise])}
+        return {**obs, self._part: np.concatenate([obs[self._part], noise])}

@@ -1,6 +1,13 @@
 """The paper's equations, one short pure function each. `docs/paper-map.md` lists equation, function and test."""
 
-from dr_q.equations.actions import exploration_action, target_action
+from dr_q.equations.actions import (
+    best_choice,
+    discrete_exploration_action,
+    discrete_target_action,
+    exploration_action,
+    gumbel_softmax,
+    target_action,
+)
 from dr_q.equations.augmentation import random_shift
 from dr_q.equations.fading import NEVER, fade_power, fade_weight, faded_probability, floor_age
 from dr_q.equations.priority import lap_priority, td_error
@@ -11,11 +18,15 @@ from dr_q.equations.two_hot import reward_bins, symexp, two_hot, two_hot_mean
 __all__ = [
     "NEVER",
     "alive_steps",
+    "best_choice",
+    "discrete_exploration_action",
+    "discrete_target_action",
     "exploration_action",
     "fade_power",
     "fade_weight",
     "faded_probability",
     "floor_age",
+    "gumbel_softmax",
     "huber",
     "infonce",
     "lap_priority",

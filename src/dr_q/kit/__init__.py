@@ -12,7 +12,7 @@ from dr_q.kit.errors import (
     TrainingError,
     WorkerError,
 )
-from dr_q.kit.files import replace_file, sync_folder, write_text
+from dr_q.kit.files import append_whole, replace_file, sha256_of, sync_folder, write_text
 from dr_q.kit.locks import try_lock
 from dr_q.kit.names import did_you_mean, nearest, spelled, spelled_as_options
 
@@ -27,9 +27,11 @@ __all__ = [
     "ToolError",
     "TrainingError",
     "WorkerError",
+    "append_whole",
     "did_you_mean",
     "nearest",
     "replace_file",
+    "sha256_of",
     "spelled",
     "spelled_as_options",
     "sync_folder",

@@ -5,7 +5,7 @@ that did not change since an earlier checkpoint is not even fetched from the dev
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -51,8 +51,10 @@ class Saved(NamedTuple):
     """What the last encoder updates saw, for the log."""
 
 
-def to_checkpoint(saved: Saved, seeds: Sequence[int]) -> Checkpoint:
-    """As arrays by name."""
+def to_checkpoint(
+    saved: Saved, seeds: Sequence[int], evaluations: str | None = None, settings: dict[str, Any] | None = None
+) -> Checkpoint:
+    """As arrays by name; `evaluations` is what evals.csv has so far, `settings` what run.json has."""
     replays, seen = saved.states.replays, saved.encoder_metrics
     return Checkpoint(
         agent_steps=saved.agent_steps,
@@ -64,23 +66,68 @@ def to_checkpoint(saved: Saved, seeds: Sequence[int]) -> Checkpoint:
         packet=saved.arrived.packet,
         episodes=saved.episodes,
         encoder_metrics=None if seen is None else {name: x.tolist() for name, x in named_arrays(seen).items()},
+        evaluations=evaluations,
+        settings=settings,
+    )
+
+
+def load_newest(
+    checkpoints: Checkpoints, spec: LearnerSpec, say: Callable[[str], None]
+) -> tuple[Saved, StoredCheckpoint]:
+    """Read the newest checkpoint that is whole; newer ones, which are damaged, are renamed.
+
+    Args:
+        checkpoints: Of the run; there is at least one.
+        spec: What to read it into.
+        say: Takes a line for each that is damaged, and one for a format without checksums.
+
+    Raises:
+        DamagedFileError: If none is whole; nothing is renamed then.
+    """
+    damages: list[tuple[int, str]] = []
+    for step in reversed(checkpoints.steps()):
+        try:
+            saved, stored = _load(checkpoints, step, spec)
+        except DamagedFileError as error:
+            damages.append((step, str(error)))
+            continue
+        for damaged, why in damages:
+            place = checkpoints.set_aside(damaged)
+            say(
+                f"the checkpoint of step {damaged:,} is damaged ({why}) and is now {place}; "
+                f"resuming from step {step:,} instead"
+            )
+        if not stored.has_checksums:
+            say(f"the checkpoint of step {step:,} is of a format without checksums: damage in it would not be noticed")
+        return saved, stored
+    step, why = damages[0]
+    others = "".join(f"; that of step {step:,}: {why}" for step, why in damages[1:])
+    raise DamagedFileError(
+        f"the checkpoint of step {step:,} is damaged: {why}{others}; no other is left: take these files from a backup, "
+        "or train anew with another --out"
     )
 
 
 def load(checkpoints: Checkpoints, agent_steps: int, spec: LearnerSpec) -> Saved:
     """Read a checkpoint, into replays of at least its capacity; its arrays are numpy's."""
-    try:
-        stored = checkpoints.read(agent_steps)
-        agents = load_agents(stored, spec)
-        replays, frames = _load_replays(stored, stored.seeds, spec)
-        pending, packet, episodes = stored.step()
-    except DamagedFileError as error:
-        older = [step for step in checkpoints.steps() if step < agent_steps]
-        folder = checkpoints.folder / str(agent_steps)
-        advice = f"to resume from step {older[-1]:,}, remove {folder}" if older else "train anew with another --out"
-        raise DamagedFileError(f"the checkpoint of step {agent_steps:,} is damaged: {error}; {advice}") from None
+    return _load(checkpoints, agent_steps, spec)[0]
+
+
+def _load(checkpoints: Checkpoints, agent_steps: int, spec: LearnerSpec) -> tuple[Saved, StoredCheckpoint]:
+    stored = checkpoints.read(agent_steps)
+    damages = stored.damages()
+    if damages:
+        raise DamagedFileError(damages[0] + (f", and {len(damages) - 1} more" if damages[1:] else ""))
+    agents = load_agents(stored, spec)
+    replays, frames = _load_replays(stored, stored.seeds, spec)
+    pending, packet, episodes = stored.step()
+    missing = [
+        name for name in ("action", *(f"frame.{name}" for name, _ in spec.spaces.obs.parts)) if name not in pending
+    ]
+    if missing:
+        raise DamagedFileError(f"{stored.folder}, episodes: it has no array '{missing[0]}'")
     frame = {name.removeprefix("frame."): jnp.asarray(x) for name, x in pending.items() if name.startswith("frame.")}
-    return Saved(
+    saved = Saved(
         stored.agent_steps,
         SeedStates(agents, replays),
         PendingTransition(frame, jnp.asarray(pending["action"])),
@@ -89,6 +136,7 @@ def load(checkpoints: Checkpoints, agent_steps: int, spec: LearnerSpec) -> Saved
         frames,
         _encoder_metrics(stored.encoder_metrics, len(stored.seeds)),
     )
+    return saved, stored
 
 
 def load_agents(stored: StoredCheckpoint, spec: LearnerSpec) -> drq.Agent:
@@ -125,21 +173,45 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
     for name, leaf in named_leaves(template).items():
         filled[name] = np.zeros(leaf.shape, leaf.dtype)
         if name in small:  # rows that were saved; the others are empty
-            part = small[name][rows]
+            saved = small[name]
+            if (
+                saved.ndim != leaf.ndim
+                or saved.shape[0] != len(stored.seeds)
+                or _larger(saved.shape[1:], leaf.shape[1:])
+            ):
+                raise DamagedFileError(
+                    f"{stored.folder}, replay: '{name}' has shape {saved.shape}, expected at most {leaf.shape}"
+                )
+            part = saved[rows]
             filled[name][tuple(slice(0, n) for n in part.shape)] = part
         elif not _in_chunks(name):
             raise DamagedFileError(f"{stored.folder}, replay: it has no array '{name}'")
     for index, seed in enumerate(seeds):
         for start, arrays in stored.chunks(seed, small):
             for field, data in arrays.items():
-                flat = filled[f"storage.{field}"][index]
-                flat = flat.reshape(-1) if field == "stamp" else flat
-                flat[start : start + len(data)] = data
+                _put_chunk(filled, field, index, start, data, f"{stored.folder}, replay of seed {seed}")
     what = f"{stored.folder}, replay"
     if not spec.frames_on_host:
         return fill_tree(template, filled, what), None
     frames = {name: filled[f"storage.obs.{name}"] for name, _ in spec.spaces.obs.parts}
     return fill_tree(jax.eval_shape(lambda: init_replays(spec, roots)), filled, what), frames
+
+
+def _put_chunk(filled: Arrays, field: str, index: int, start: int, data: np.ndarray, what: str) -> None:
+    """Put an array of a chunk where it belongs."""
+    name = f"storage.{field}"
+    if name not in filled:
+        raise DamagedFileError(f"{what}: '{field}' is no array of a replay")
+    flat = filled[name][index]
+    flat = flat.reshape(-1) if field == "stamp" else flat
+    place = flat[start : start + len(data)]
+    if place.shape != data.shape:
+        raise DamagedFileError(f"{what}: '{field}' has shape {data.shape} at slot {start}, expected {place.shape}")
+    place[...] = data
+
+
+def _larger(shape: tuple[int, ...], room: tuple[int, ...]) -> bool:
+    return any(n > most for n, most in zip(shape, room, strict=True))
 
 
 def _encoder_metrics(record: dict[str, list[float]] | None, seeds: int) -> drq.EncoderMetrics | None:

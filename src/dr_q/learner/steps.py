@@ -240,7 +240,7 @@ def _update_key(spec: LearnerSpec, purpose: str, replay: rp.Replay, root: Array,
 
 
 def _random(spec: LearnerSpec, root: Array, obs: dict[str, Array], where: Int[Array, ""]) -> PendingTransition:
-    action = drq.random_action(spec.spaces.action.dim, _stream(root, "random", where))
+    action = drq.random_action(spec.spaces.action, _stream(root, "random", where))
     return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
 
 

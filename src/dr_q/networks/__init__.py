@@ -1,6 +1,6 @@
 """The networks: encoder (f, g, M), actor and twin critics, and the mapping from PyTorch's names to them."""
 
-from dr_q.networks.actor import Actor
+from dr_q.networks.actor import Actor, DiscreteActor, init_actor
 from dr_q.networks.critic import Critic, TwinCritic
 from dr_q.networks.encoder import (
     Encoder,
@@ -15,7 +15,12 @@ from dr_q.networks.encoder import (
 )
 from dr_q.networks.layers import MLP, Conv, Linear, product
 from dr_q.networks.norm import Activation, NormResiduals, norm_backward, norm_forward, normed
-from dr_q.networks.torch_names import actor_from_torch, critic_from_torch, encoder_from_torch
+from dr_q.networks.torch_names import (
+    actor_from_torch,
+    critic_from_torch,
+    discrete_actor_from_torch,
+    encoder_from_torch,
+)
 
 __all__ = [
     "MLP",
@@ -23,6 +28,7 @@ __all__ = [
     "Actor",
     "Conv",
     "Critic",
+    "DiscreteActor",
     "Encoder",
     "ImageBranch",
     "Linear",
@@ -37,7 +43,9 @@ __all__ = [
     "actor_from_torch",
     "conv_outputs",
     "critic_from_torch",
+    "discrete_actor_from_torch",
     "encoder_from_torch",
+    "init_actor",
     "norm_backward",
     "norm_forward",
     "normed",

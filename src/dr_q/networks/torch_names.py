@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dr_q.config import Activation
-from dr_q.networks.actor import Actor
+from dr_q.networks.actor import Actor, DiscreteActor
 from dr_q.networks.critic import Critic, TwinCritic
 from dr_q.networks.encoder import (
     CONV_STRIDES,
@@ -53,6 +53,14 @@ def encoder_from_torch(
 def actor_from_torch(arrays: TorchArrays, *, activation: Activation = "relu") -> Actor:
     """The authors' `Policy`."""
     return Actor(_mlp(arrays, "policy", activation))
+
+
+def discrete_actor_from_torch(
+    arrays: TorchArrays, *, choices: tuple[int, ...] | None = None, activation: Activation = "relu"
+) -> DiscreteActor:
+    """The authors' `Policy` of discrete actions; `choices` where its logits are of several choices."""
+    mlp = _mlp(arrays, "policy", activation)
+    return DiscreteActor(mlp, choices or (mlp.output.bias.size,))
 
 
 def critic_from_torch(arrays: TorchArrays, *, activation: Activation = "elu") -> TwinCritic:

@@ -146,7 +146,15 @@ def _card(
 
 
 def _use(record: dict[str, Any]) -> list[str]:
-    part = spaces_from_json(record["spaces"]).obs.parts[0][1]
+    obs = spaces_from_json(record["spaces"]).obs
+    (_, part), *others = obs.parts
+    if others:
+        names = ", ".join(f"{name} {part.frame_shape}" for name, part in obs.parts)
+        return [
+            "playing = policy.episode()  # anew after every reset",
+            "action = playing.act(obs)  # one observation after the other, as the environment gives it:",
+            f"# {names}; images uint8, here channels first",
+        ]
     if not isinstance(part, Image):
         return [f"action = policy.act(obs)  # observations {part.shape}, actions in the environment's units"]
     image = (part.height, part.width, part.channels)

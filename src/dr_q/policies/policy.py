@@ -1,7 +1,7 @@
 """Policies: what is left of a run when only acting matters (encoder f and actor)."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,8 @@ import numpy as np
 from dr_q import agent as drq
 from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.config import config_from_json
-from dr_q.kit import TaskError
 from dr_q.run_folder import POLICY_FOLDER, policy_file, policy_record, read_policy_weights, write_policies
-from dr_q.spaces import ActionScale, ContinuousActions, Image, Part, Spaces, Vector, spaces_from_json
+from dr_q.spaces import SINGLE, Image, Part, Spaces, Vector, at_path, one_hot, spaces_from_json, to_env_action
 
 _act = jax.jit(lambda networks, obs: networks(obs))
 
@@ -30,11 +29,7 @@ class Policy:
         self._networks = networks
         self.spaces: Spaces = spaces_from_json(record["spaces"])
         """What it observes, and how it acts."""
-        action = self.spaces.action
-        if not isinstance(action, ContinuousActions):
-            raise TaskError("this policy has discrete actions, which this version cannot act in")
-        self._scale = ActionScale(action)
-        self._action_shape = (action.dim,) if action.shape is None else action.shape
+        self._to_env = to_env_action(self.spaces.action)
         self.task: str = record["task"]
         """What it was trained on."""
         self.seed = seed
@@ -48,8 +43,12 @@ class Policy:
 
     @property
     def obs_shape(self) -> tuple[int, ...]:
-        """Shape of one observation."""
-        return self._single[1].shape
+        """Shape of one observation; those of several parts have none, see `spaces.obs`."""
+        shapes = {name: part.shape for name, part in self.spaces.obs.parts}
+        if len(shapes) > 1:
+            raise ValueError(f"observations have several parts, {shapes}; see policy.spaces.obs")
+        (only,) = shapes.values()
+        return only
 
     @property
     def stack(self) -> int:
@@ -61,11 +60,6 @@ class Policy:
         """The old name of `stack`."""
         return self.stack
 
-    @property
-    def _single(self) -> tuple[str, Part]:
-        (only,) = self.spaces.obs.parts
-        return only
-
     def episode(self) -> "FrameStackPolicy":
         """The same policy for one episode, which takes images one by one and stacks them."""
         return FrameStackPolicy(self)
@@ -74,51 +68,74 @@ class Policy:
         """The action for one observation, or actions for a batch, in the environment's own units.
 
         Args:
-            obs: As the environment gives it. Image policies take the last `stack` frames, stacked along the channel
+            obs: As the environment gives it. Of images it takes the last `stack` frames, stacked along the channel
                 axis, oldest first, channels first; `episode()` does this for you.
         """
-        actions = self._scale.to_env(self.act_unit(obs))
-        return actions.reshape((*actions.shape[:-1], *self._action_shape))
+        return self._to_env(self.act_unit(obs))
 
     def act_unit(self, obs: Any) -> np.ndarray:
-        """The same as vectors in [-1, 1]."""
-        name, part = self._single
-        x = self._joined(obs)
-        single = x.shape == part.shape
-        if not single and x.shape[1:] != part.shape:
-            raise ValueError(f"observation of shape {x.shape}; expected {part.shape}, or a batch{self._hint()}")
-        if isinstance(part, Image) and x.dtype != np.uint8:
-            raise ValueError(f"images of {x.dtype}; expected uint8, from 0 to 255")
-        actions = self.act_parts({name: np.asarray(x[None] if single else x, part.dtype)})
-        return actions[0] if single else actions
+        """The same as vectors in [-1, 1]; discrete actions as one-hot vectors."""
+        arrays = {name: self._array(name, part, obs) for name, part in self.spaces.obs.parts}
+        batches = {_batch_shape(x, self.spaces.obs[name].shape) for name, x in arrays.items()}
+        if len(batches) > 1:
+            raise ValueError(f"observation of {_shapes(arrays)}; expected one of each part, or batches of one size")
+        (batch,) = batches
+        actions = self.act_parts({name: x if batch else x[None] for name, x in arrays.items()})
+        return actions if batch else actions[0]
 
     def act_parts(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
         """The same for a batch of observations by part, as `dr_q.envs` gives them."""
         return np.asarray(_act(self._networks, dict(obs)))
 
-    def _hint(self) -> str:
-        if self.stack > 1:
-            return f"; of images the last {self.stack}, channels first: policy.episode().act(image) stacks them"
-        if isinstance(part := self._single[1], Vector) and not part.fields:
+    def _array(self, name: str, part: Part, obs: Any) -> np.ndarray:
+        """One part of an observation, or of a batch, as networks take it."""
+        given = self.entry(name, obs)
+        x = np.asarray(given) if isinstance(part, Image) else self._joined(part, given)
+        batch = _batch_shape(x, part.shape)
+        if batch is None or len(batch) > 1:
+            of = "" if name == SINGLE else f" '{name}'"
+            raise ValueError(f"observation{of} of shape {x.shape}; expected {part.shape}, or a batch{self._hint(part)}")
+        if isinstance(part, Image) and x.dtype != np.uint8:
+            raise ValueError(f"images of {x.dtype}; expected uint8, from 0 to 255")
+        return np.asarray(x, part.dtype)
+
+    def entry(self, name: str, obs: Any) -> Any:
+        """What a part is made of: an entry of the environment's observation, or all of it."""
+        alone = len(self.spaces.obs.parts) == 1 and name == SINGLE
+        if alone and not (isinstance(self.spaces.obs[name], Image) and isinstance(obs, Mapping)):
+            return obs
+        try:
+            return at_path(obs, name)
+        except KeyError:
+            got = ", ".join(map(str, obs)) if isinstance(obs, Mapping) else f"{type(obs).__name__}"
+        names = ", ".join(name for name, _ in self.spaces.obs.parts)
+        raise ValueError(f"observation without '{name}': got {got}; expected {names}")
+
+    def _hint(self, part: Part) -> str:
+        if part.stack > 1:
+            return f"; of images the last {part.stack}, channels first: policy.episode().act(image) stacks them"
+        if isinstance(part, Vector) and not part.fields:
             return "; of a Dict or a matrix give gymnasium.spaces.flatten(env.observation_space, obs)"
         return ""
 
-    def _joined(self, obs: Any) -> np.ndarray:
-        """Vectors, or images, of what may be a Dict or no vector."""
-        part = self._single[1]
-        fields = dict(part.fields) if isinstance(part, Vector) else {}
-        if not isinstance(obs, Mapping):
+    def _joined(self, part: Vector, obs: Any) -> np.ndarray:
+        """Vectors of what may be a Dict, a Tuple, choices, or no vector."""
+        fields = dict(part.fields)
+        if "" in fields and not isinstance(obs, Mapping):
             whole = np.asarray(obs)
-            batch = _batch_shape(whole, fields[""]) if "" in fields else None
-            return whole if batch is None else whole.reshape((*batch, -1))
-        found = {key: np.asarray(obs[key], np.float32) for key in fields if key in obs}
+            batch = _batch_shape(whole, fields[""])
+            return whole if batch is None else _expand(part, "", whole, batch)
+        nested = isinstance(obs, Mapping) or (isinstance(obs, tuple | list) and _has_all(obs, fields))
+        if not nested:
+            return np.asarray(obs)
+        found = {key: np.asarray(at_path(obs, key), np.float32) for key in fields if _has_all(obs, [key])}
         batches = {_batch_shape(x, fields[key]) for key, x in found.items()}
         if len(found) < len(fields) or len(batches) != 1 or None in batches:
-            got = {key: np.shape(x) for key, x in obs.items()}
+            got = _shapes(obs) if isinstance(obs, Mapping) else [np.shape(x) for x in obs]
             expected = fields if "" not in fields and fields else f"an array of shape {part.shape}"
-            raise ValueError(f"observation of {got}; expected {expected}, or a batch{self._hint()}")
+            raise ValueError(f"observation of {got}; expected {expected}, or a batch{self._hint(part)}")
         batch = batches.pop() or ()
-        return np.concatenate([x.reshape((*batch, -1)) for x in found.values()], -1)
+        return np.concatenate([_expand(part, key, x, batch) for key, x in found.items()], -1)
 
 
 class FrameStackPolicy:
@@ -126,21 +143,56 @@ class FrameStackPolicy:
 
     def __init__(self, policy: Policy):
         self._policy = policy
-        self._frames: deque[np.ndarray] = deque(maxlen=policy.stack)
+        parts = dict(policy.spaces.obs.parts)
+        self._images = {name: part for name, part in parts.items() if isinstance(part, Image)}
+        self._frames: dict[str, deque[np.ndarray]] = {
+            name: deque(maxlen=part.stack) for name, part in self._images.items()
+        }
 
     def act(self, obs: Any) -> np.ndarray:
         """The action for the next observation as the environment gives it: images one by one, channels last."""
-        part = self._policy.spaces.obs.parts[0][1]
-        if not isinstance(part, Image):
+        if not self._images:
             return self._policy.act(obs)
+        parts = self._policy.spaces.obs.parts
+        given = {
+            name: obs if self._policy._is_whole(name, obs) else self._policy._entry(name, obs) for name, _ in parts
+        }
+        joined = {name: self._stacked(name, x) if name in self._images else x for name, x in given.items()}
+        return self._policy.act(joined)
+
+    def _stacked(self, name: str, image: Any) -> np.ndarray:
+        """The last images with this one."""
+        part, frames = self._images[name], self._frames[name]
         expected = (part.height, part.width, part.channels)
-        if np.shape(obs) != expected:
-            raise ValueError(f"image of shape {np.shape(obs)}; expected {expected}: height, width, channels")
-        if np.asarray(obs).dtype != np.uint8:
-            raise ValueError(f"image of {np.asarray(obs).dtype}; expected uint8, from 0 to 255")
-        frame = np.array(np.moveaxis(np.asarray(obs), -1, 0), order="C")  # a copy: some reuse the image's memory
-        self._frames.extend([frame] * (1 if self._frames else part.stack))  # as training begins an episode
-        return self._policy.act(np.concatenate(list(self._frames)))
+        if np.shape(image) != expected:
+            raise ValueError(f"image of shape {np.shape(image)}; expected {expected}: height, width, channels")
+        if np.asarray(image).dtype != np.uint8:
+            raise ValueError(f"image of {np.asarray(image).dtype}; expected uint8, from 0 to 255")
+        frame = np.array(np.moveaxis(np.asarray(image), -1, 0), order="C")  # a copy: some reuse the image's memory
+        frames.extend([frame] * (1 if frames else part.stack))  # as training begins an episode
+        return np.concatenate(list(frames))
+
+
+def _expand(part: Vector, path: str, x: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
+    """A field as vectors, [*batch, n]."""
+    flat = x.reshape((*batch, -1))
+    for at, choices, start in part.choices:
+        if at == path:
+            return one_hot(flat, choices, start)
+    return flat
+
+
+def _has_all(obs: Any, paths: Iterable[str]) -> bool:
+    try:
+        for path in paths:
+            at_path(obs, path)
+    except KeyError:
+        return False
+    return True
+
+
+def _shapes(obs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _shapes(x) if isinstance(x, Mapping) else np.shape(x) for key, x in obs.items()}
 
 
 def _batch_shape(x: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:

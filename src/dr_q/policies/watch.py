@@ -16,6 +16,7 @@ from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.episodes import check_length
 from dr_q.policies.policy import Policy, load
 from dr_q.settings import callable_name
+from dr_q.spaces import random_unit_action
 
 VIDEO_SIZE = (480, 480)
 MOST_FRAMES_PER_SECOND = 60
@@ -72,7 +73,7 @@ def random_returns(task: str, episodes: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     try:
         return np.array(
-            [_episode(env, start, lambda _: rng.uniform(-1, 1, env.spec.action.dim)) for start in range(episodes)]
+            [_episode(env, start, lambda _: random_unit_action(env.spec.action, rng)) for start in range(episodes)]
         )
     finally:
         env.close()

@@ -23,7 +23,7 @@ from dr_q.report.statistics import (
     sample_difference,
     scores_at,
 )
-from dr_q.report.verdicts import DifferenceVerdict, difference_verdict, interval_verdict
+from dr_q.report.verdicts import DifferenceVerdict, difference_verdict, interval_verdict, ranks_differ
 from dr_q.run_folder import RunRecord
 
 
@@ -64,6 +64,15 @@ class Comparison(NamedTuple):
     left_out: list[str]
     """Tasks that only one set has."""
 
+    @property
+    def ranks_differ(self) -> bool:
+        """Whether single runs of one side are better more often, while the means are not significantly different."""
+        return (
+            self.difference is not None
+            and self.improvement is not None
+            and ranks_differ(self.difference, self.improvement)
+        )
+
     def sentences(self) -> list[str]:
         """What can be concluded, and what cannot."""
         first, second = self.names
@@ -79,6 +88,12 @@ class Comparison(NamedTuple):
                 f"{with_interval(self.difference, '+.3f')} in normalised score{chance}: "
                 f"{_conclusion(self.difference, first, second)}."
             )
+            if self.ranks_differ:
+                better, other = (first, second) if self.improvement.value > 0.5 else (second, first)
+                said.append(
+                    f"A single run of {better} is better than one of {other} more often than not (the interval of the "
+                    f"probability excludes 0.5), but not by enough to make the means significantly different."
+                )
         clear = [task for task in self.tasks if task.verdict in ("above", "below")]
         unclear = [task for task in self.tasks if task.verdict == "no significant difference"]
         few = [task for task in self.tasks if task.verdict == "too few seeds"]

@@ -9,11 +9,13 @@ from dr_q.paper import SUITES
 from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.model import STATISTICS, Curve, Report, Task
+from dr_q.report.numbers import count as amount
+from dr_q.report.reference import EARLY, ReferenceComparison
 from dr_q.report.results import Result
 from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
-from dr_q.report.wording import how_early, mean_label, suite_title
+from dr_q.report.wording import how_early, mean_label, reference_title, suite_label, suite_title
 
 _LEGEND = 6
 """Entries of a legend in one row, at most."""
@@ -22,6 +24,8 @@ _LEGEND_ROW = 0.18
 _LEGEND_ENTRY = 1.9
 """The width in inches of one entry, a preset with its seeds."""
 _GREY = "0.35"
+_SUITE_COLOUR, _TASK_COLOUR, _TOO_EARLY = "black", style(0)["color"], "0.6"
+_STATISTIC_TITLES = {"Optimality gap": "Optimality gap (lower is better)"}
 _TALL = 34
 """Rows of one column of a dot plot."""
 
@@ -30,8 +34,9 @@ def curve_grids(report: Report, folder: Path) -> Iterator[str]:
     """curves-SUITE.png: a panel for each task; yields the suite that was drawn."""
     for suite in report.suites:
         tasks = [task for task in report.tasks if task.suite == suite]
-        curves = {(curve.task, curve.preset): curve for curve in report.curves if curve.suite == suite}
-        tasks = [task for task in tasks if any(task.name == name for name, _ in curves)]
+        every = (*report.curves, *report.reference_curves)
+        curves = {(curve.task, curve.preset): curve for curve in every if curve.suite == suite}
+        tasks = [task for task in tasks if any(task.name == curve.task for curve in report.curves)]
         if not tasks:
             continue
         rows, columns = grid(len(tasks))
@@ -77,12 +82,12 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
 
 
 def aggregate_figure(report: Report, path: Path) -> None:
-    """aggregates.png: for each suite mean, median and IQM, of our runs and published."""
+    """aggregates.png: for each suite the aggregates over tasks and steps in common, of our runs and published."""
     suites = [name for name in report.suites if any(found.suite == name for found in report.aggregates)]
     if not suites:
         return
     count = max(sum(found.suite == name for found in report.aggregates) for name in suites)
-    figure, axes = new_figure(9.5, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
+    figure, axes = new_figure(12.0, (0.24 * count + 0.55) * len(suites) + 0.6, len(suites), len(STATISTICS))
     styles = {series.key: series for series in series_of(report)}
     for i, suite in enumerate(suites):
         mine = [found for found in report.aggregates if found.suite == suite]
@@ -92,7 +97,11 @@ def aggregate_figure(report: Report, path: Path) -> None:
             panel = axes[i * len(STATISTICS) + j]
             values = [found.value(statistic) for found in mine]
             _dots(panel, list(zip(values, looks, strict=True)), labels if j == 0 else None)
-            title = f"{suite_title(suite)}: {statistic}" if j == 0 else statistic
+            title = (
+                f"{_ground_title(report, suite)}: {statistic}"
+                if j == 0
+                else _STATISTIC_TITLES.get(statistic, statistic)
+            )
             panel.set_title(title, fontsize=8, loc="left", pad=3)
     save_figure(figure, _titled(report, "Normalised scores with 95% intervals"), path)
 
@@ -137,6 +146,13 @@ def comparison_figure(report: Report, path: Path) -> None:
     save_figure(figure, _titled(report, "Normalised scores: dark, our runs; light, published; 95% intervals"), path)
 
 
+def _ground_title(report: Report, suite: str) -> str:
+    """A suite, and over how many tasks and at which steps its presets are compared."""
+    steps = sorted(report.ground_of(suite).steps.values())
+    at = "-".join(dict.fromkeys(short_count(step) for step in (steps[0], steps[-1])))
+    return f"{suite_title(suite)} ({amount(len(steps), 'task')}, {at} steps)"
+
+
 def _titled(report: Report, title: str) -> str:
     """With a warning where scores are early ones; published ones are of the end."""
     early = how_early(report.finals)
@@ -160,7 +176,7 @@ def profile_figure(report: Report, path: Path) -> None:
             )
             panel.fill_between(found.thresholds, low, high, color=look["color"], alpha=0.15, linewidth=0)
         panel.set_ylim(-0.03, 1.03)
-        panel.set_title(suite_title(suite), fontsize=8, loc="left", pad=3)
+        panel.set_title(_ground_title(report, suite), fontsize=8, loc="left", pad=3)
     _legend(figure, report, {found.preset for found in report.profiles}, paper=False)
     save_figure(figure, _titled(report, "Share of runs above a normalised score"), path)
 
@@ -181,10 +197,10 @@ def improvement_figure(report: Report, path: Path) -> None:
 
 
 def ablation_figure(report: Report, path: Path) -> None:
-    """ablations.png: the normalised score of every preset, task by task."""
+    """ablations.png: the normalised score of every preset, task by task, at steps that all presets of a task have."""
     if len(report.presets) < 2:
         return
-    units = {(f.task, f.preset): f.normalised for f in report.finals if f.normalised is not None}
+    units = {(f.task, f.preset): f.normalised for f in report.side_by_side if f.normalised is not None}
     tasks = list(dict.fromkeys(task for task, _ in units))
     if not tasks:
         return
@@ -202,7 +218,57 @@ def ablation_figure(report: Report, path: Path) -> None:
         _row_labels(panel, part)
         panel.set_ylim(tall - 0.4, -0.6)
     _legend(figure, report, {series.name for series in presets}, paper=False, lines=False)
-    save_figure(figure, _titled(report, "Normalised score of every preset, 95% interval"), path)
+    save_figure(
+        figure,
+        _titled(report, "Normalised scores at the last step that all presets of a task have, 95% interval"),
+        path,
+    )
+
+
+def reference_figures(report: Report, folder: Path) -> Iterator[str]:
+    """reference-N.png: each reference and the base preset, a panel for each step; yields the reference."""
+    for i, name in enumerate(report.references):
+        found = [c for c in report.reference_comparisons if (c.reference, c.preset) == (name, report.base)]
+        if found:
+            draw_reference(found, folder / f"reference-{i + 1}.png")
+            yield name
+
+
+def draw_reference(comparisons: Sequence[ReferenceComparison], path: Path) -> None:
+    """A forest plot for each comparison: suites, then tasks sorted by difference; significant ones are filled."""
+    tall = max(len(found.suites) + len(found.shares) for found in comparisons)
+    figure, axes = new_figure(max(6.4, 5.2 * len(comparisons)), 0.165 * tall + 1.5, 1, len(comparisons))
+    for panel, found in zip(axes, comparisons, strict=True):
+        tasks = found.sorted_tasks()
+        for y, one in enumerate(found.suites):
+            _interval(panel, one.difference, y, _SUITE_COLOUR, "D", filled=True, width=2.2)
+        for y, row in enumerate(tasks, start=len(found.suites) + 1):
+            colour = _TOO_EARLY if row.task in found.too_early else _TASK_COLOUR
+            _interval(panel, found.shares[row.task], y, colour, "o", row.verdict in ("above", "below"))
+        labels = [*(suite_label(one) for one in found.suites), "", *(row.task for row in tasks)]
+        panel.set_yticks(range(len(labels)), [plain_text(label) for label in labels], fontsize=7)
+        for tick, _ in zip(panel.get_yticklabels(), found.suites, strict=False):
+            tick.set_fontweight("bold")
+        panel.axvline(0, color="black", linewidth=0.8)
+        panel.set_ylim(len(labels) - 0.4, -0.7)
+        panel.grid(axis="y", visible=False)
+        panel.tick_params(axis="y", length=0)
+        panel.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g}%")
+        panel.set_xlabel("difference, in shares of the published final score", fontsize=7.5)
+        panel.set_title(reference_title(found), fontsize=8, loc="left", pad=4)
+    title = (
+        "Differences with 95% intervals. Diamonds: means over tasks (stratified bootstrap). Dots: single tasks (Welch, "
+        "not corrected for their number); filled if significant after Holm's correction, grey if neither side has "
+        f"reached {100 * EARLY:g}% of the published score."
+    )
+    save_figure(figure, title, path)
+
+
+def _interval(panel: Any, at: Estimate, y: int, colour: str, marker: str, filled: bool, width: float = 1.2) -> None:
+    if not math.isnan(at.low):
+        panel.plot([at.low, at.high], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
+    face = colour if filled else "white"
+    panel.plot([at.value], [y], marker=marker, color=colour, markerfacecolor=face, markersize=4, linestyle="")
 
 
 def draw_claims(

@@ -12,13 +12,23 @@ from typing import Any
 
 from dr_q import __version__
 from dr_q.paper import Published
-from dr_q.report.model import STATISTICS, Report
+from dr_q.report.model import STATISTICS, Report, suite_of
 from dr_q.report.numbers import count, significant
 from dr_q.report.series import ours, paper, series_of
 from dr_q.report.statistics import FEWEST_SEEDS, REPETITIONS, Estimate
 from dr_q.report.tables import Cell, Row, Table, tables_of
 from dr_q.report.verdicts import PUBLISHED_SEEDS, SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import aggregate_source, facts, findings, suite_title, warnings, why
+from dr_q.report.wording import (
+    aggregate_source,
+    compared_over,
+    facts,
+    findings,
+    reference_title,
+    suite_label,
+    suite_title,
+    warnings,
+    why,
+)
 
 GENERATOR = '<meta name="generator" content="dr-q report">'
 """By which a folder is known to hold a report."""
@@ -75,6 +85,7 @@ def data(report: Report) -> dict[str, Any]:
         "findings": findings(report),
         "warnings": warnings(report),
         "suites": [{"name": name, "title": suite_title(name)} for name in report.suites],
+        "grounds": {ground.suite: compared_over(ground) for ground in report.grounds},
         "series": [series._asdict() for series in series_of(report)],
         "base": report.base,
         "repetitions": REPETITIONS,
@@ -86,7 +97,8 @@ def data(report: Report) -> dict[str, Any]:
             for task in report.tasks
         ],
         "curves": [
-            {**curve._asdict(), "values": [_triple(value) for value in curve.values]} for curve in report.curves
+            {**curve._asdict(), "values": [_triple(value) for value in curve.values]}
+            for curve in (*report.curves, *report.reference_curves)
         ],
         "profiles": [
             {
@@ -107,6 +119,15 @@ def data(report: Report) -> dict[str, Any]:
             }
             for final in report.finals
         ],
+        "sideBySide": [
+            {
+                "task": final.task,
+                "series": ours(final.preset),
+                "step": final.step,
+                "normalised": _triple(final.normalised),
+            }
+            for final in report.side_by_side
+        ],
         "aggregates": [
             {
                 "suite": found.suite,
@@ -120,6 +141,27 @@ def data(report: Report) -> dict[str, Any]:
             {"suite": suite, "series": ours(preset), "value": _triple(pair.improvement)}
             for suite, preset, pair in report.comparisons
             if pair.improvement is not None
+        ],
+        "references": [
+            {
+                "preset": found.preset,
+                "series": ours(found.preset),
+                "title": reference_title(found),
+                "suites": [
+                    {"suite": one.suite, "label": suite_label(one), "value": _triple(one.difference)}
+                    for one in found.suites
+                ],
+                "tasks": [
+                    {
+                        "task": row.task,
+                        "suite": suite_of(row.task),
+                        "value": _triple(found.shares[row.task]),
+                        "verdict": found.verdict(row),
+                    }
+                    for row in found.sorted_tasks()
+                ],
+            }
+            for found in report.reference_comparisons
         ],
         "runs": [
             {

@@ -23,15 +23,16 @@ from dr_q.paper import (
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
 from dr_q.report.numbers import count
+from dr_q.report.reference import Reference, ReferenceComparison, compare_with_reference
 from dr_q.report.results import Result, changes_of
 from dr_q.report.statistics import (
     Estimate,
     Scores,
     aggregates,
     by_seed,
+    common_steps,
     mean,
     mean_curve,
-    mean_over_tasks,
     normalised,
     profile,
     scores_in_budget,
@@ -42,7 +43,8 @@ from dr_q.settings import SCHEDULE, usual_settings
 
 OTHER = "other"
 """The suite of tasks that no family knows."""
-STATISTICS = ("Mean", "Median", "IQM")
+STATISTICS = ("Mean", "Median", "IQM", "Optimality gap")
+PUBLISHED_STATISTICS = STATISTICS[:3]
 PROFILE_POINTS = 61
 
 
@@ -91,8 +93,21 @@ class Final(NamedTuple):
         return None if self.budget is None else budget_stage(self.step, self.budget)
 
 
+class CommonGround(NamedTuple):
+    """Where all presets of a suite can be compared: the tasks that all of them have, each at one step."""
+
+    suite: str
+    presets: list[str]
+    steps: dict[str, int]
+    """By task: the last step that all seeds of all these presets have. Empty: no task is common to all."""
+    left_out: list[str]
+    """Tasks that only some of the presets have, or that have no step in common."""
+    own_steps_differ: bool
+    """Whether some preset has later scores on these tasks than those that are compared."""
+
+
 class SuiteAggregate(NamedTuple):
-    """Mean, median and IQM of normalised scores over tasks of a suite: of a preset's runs, or published."""
+    """Aggregates of normalised scores over tasks of a suite: of a preset's runs, or published."""
 
     suite: str
     name: str
@@ -103,15 +118,19 @@ class SuiteAggregate(NamedTuple):
     """Over all tasks of the suite. What is published over some of them is computed from published means."""
     at_budget: int | None
     """Tasks whose runs are at the paper's budget; None: published."""
-    seeds: int | None
+    seeds: tuple[int, int] | None
+    """The fewest and the most that a task has; None: published."""
+    steps: tuple[int, int] | None
+    """The fewest and the most agent steps at which a task is taken; None: published."""
     mean: Estimate | Published | None
     median: Estimate | Published | None
     iqm: Estimate | Published | None
     """None: it needs single runs, and those of the paper are not published."""
+    optimality_gap: Estimate | None
 
     def value(self, statistic: str) -> Estimate | Published | None:
         """One of STATISTICS."""
-        return (self.mean, self.median, self.iqm)[STATISTICS.index(statistic)]
+        return (self.mean, self.median, self.iqm, self.optimality_gap)[STATISTICS.index(statistic)]
 
 
 class SuiteMeans(NamedTuple):
@@ -121,6 +140,8 @@ class SuiteMeans(NamedTuple):
     tasks: int
     complete: bool
     """Over all tasks of the suite."""
+    same_steps: bool
+    """Whether these are the last scores of every preset; otherwise some have later ones."""
     ours: dict[str, Estimate | Published]
     """By preset."""
     published: dict[str, Estimate | Published]
@@ -132,7 +153,8 @@ class Profile(NamedTuple):
 
     suite: str
     preset: str
-    seeds: int
+    seeds: tuple[int, int]
+    """The fewest and the most that a task has."""
     tasks: int
     thresholds: list[float]
     shares: list[Estimate]
@@ -212,14 +234,25 @@ class Report(NamedTuple):
     without_common_step: list[tuple[str, str]]
     """(task, preset) whose seeds share no evaluated step; they are nowhere else."""
     finals: list[Final]
+    side_by_side: list[Final]
+    """Of tasks that several presets have: each at the last step that all of these have."""
+    grounds: list[CommonGround]
+    """Of each suite that a family knows: where its presets are compared."""
     aggregates: list[SuiteAggregate]
-    """Of each preset, followed by the published ones of the algorithm that it is, over the same tasks."""
+    """Of each preset over the suite's common ground, followed by the published ones of the algorithm that it is."""
+    own_aggregates: list[SuiteAggregate]
+    """Of presets that have more tasks or later steps than the common ground: over all their own. Not to be compared."""
     published_aggregates: list[SuiteAggregate]
     """Of every algorithm, over all tasks of a suite."""
     common_means: list[SuiteMeans]
     """Of suites of which all presets have run some tasks, and not all: over these."""
     profiles: list[Profile]
     comparisons: list[PresetComparison]
+    references: list[str]
+    """Names of the references."""
+    reference_curves: list[Curve]
+    """Of tasks with results, up to the last step that any of our runs of the task has."""
+    reference_comparisons: list[ReferenceComparison]
     runs: list[RunSummary]
     changed: list[ChangedSetting]
     evaluations: int
@@ -256,7 +289,13 @@ class Report(NamedTuple):
         whole = [a for a in (*self.aggregates, *self.published_aggregates) if a.suite == suite and a.complete]
         ours = {a.name: a.mean for a in whole if a.ours and a.mean is not None}
         theirs = {a.name: a.mean for a in whole if not a.ours and a.mean is not None}
-        return SuiteMeans(suite, len(tasks_of(suite)), True, ours, theirs) if ours else None
+        if not ours:
+            return None
+        return SuiteMeans(suite, len(tasks_of(suite)), True, not self.ground_of(suite).own_steps_differ, ours, theirs)
+
+    def ground_of(self, suite: str) -> CommonGround:
+        """Where the presets of a suite are compared."""
+        return next(ground for ground in self.grounds if ground.suite == suite)
 
 
 def build_report(
@@ -264,6 +303,9 @@ def build_report(
     labelled: Sequence[tuple[RunRecord, str]] = (),
     say: Callable[[str], None] = lambda line: None,
     base: str | None = None,
+    at: int | None = None,
+    references: Sequence[Reference] = (),
+    compare_at: Sequence[int] = (),
 ) -> Report:
     """The numbers of a report.
 
@@ -272,9 +314,12 @@ def build_report(
         labelled: the runs that they are from, each with what its results are listed under (`labelled_runs`).
         say: called with a line for each part that is computed.
         base: the preset that others are compared with; by default dr.q, or the first where that is not among them.
+        at: agent steps at which scores are taken, or the last evaluation before; by default the last that all have.
+        references: curves of others that every preset is compared with (`read_references`).
+        compare_at: agent steps at which; by default the last that both sides of a task have.
 
     Raises:
-        ConfigError: there are no results, or none of `base`.
+        ConfigError: there are no results, or none of `base`, or none up to `at`, or none in common with a reference.
     """
     results = list(results)
     if not results:
@@ -283,6 +328,9 @@ def build_report(
     if base is not None and base not in presets:
         raise ConfigError(f"no results of preset '{base}' to compare with; there are {', '.join(presets)}")
     base = base or ("dr.q" if "dr.q" in presets else presets[0])
+    if at is not None and not any(result.agent_steps <= at for result in results):
+        first = min(result.agent_steps for result in results)
+        raise ConfigError(f"no evaluation up to {at:,} steps; the first is at {first:,}")
     by: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         by.setdefault((result.task, result.preset), []).append(result)
@@ -291,12 +339,23 @@ def build_report(
     say(f"learning curves of {count(len(tasks), 'task')}")
     pairs = [(task, preset) for task in tasks for preset in presets if (task, preset) in by]
     curves = [_curve(*pair, by[pair]) for pair in pairs]
-    finals = {(c.task, c.preset): _final(c.task, c.preset, by[c.task, c.preset]) for c in curves if c.steps}
+    finals = {
+        (c.task, c.preset): _final(c.task, c.preset, by[c.task, c.preset], at)
+        for c in curves
+        if c.steps and (at is None or c.steps[0] <= at)
+    }
     say(f"aggregates and profiles of {count(len(suites), 'suite')}")
     known = [suite for suite in suites if suite != OTHER]
     published = [_published_whole(suite, name) for suite in known for name in algorithms(suite)]
-    overall = [found for suite in known for found in _aggregates(suite, presets, finals, published)]
-    profiles = _profiles(suites, presets, finals)
+    grounds = [_common_ground(suite, presets, by, finals, at) for suite in known]
+    compared = {
+        (task, preset): _final(task, preset, by[task, preset], step)
+        for ground in grounds
+        for task, step in ground.steps.items()
+        for preset in ground.presets
+    }
+    overall = [found for suite in known for found in _aggregates(suite, presets, compared, published)]
+    profiles = _profiles(known, presets, compared)
     say(f"comparisons with {base}")
     return Report(
         base=base,
@@ -307,11 +366,17 @@ def build_report(
         curves=[curve for curve in curves if curve.steps],
         without_common_step=[(curve.task, curve.preset) for curve in curves if not curve.steps],
         finals=list(finals.values()),
+        side_by_side=_side_by_side(by, finals, at),
+        grounds=grounds,
         aggregates=overall,
+        own_aggregates=[found for ground in grounds for found in _own_aggregates(ground, finals, published)],
         published_aggregates=published,
-        common_means=[found for suite in known if (found := _common_means(suite, presets, finals))],
+        common_means=[found for ground in grounds if (found := _common_means(ground, overall))],
         profiles=profiles,
-        comparisons=_comparisons(suites, presets, base, results),
+        comparisons=_comparisons(suites, presets, base, results, at),
+        references=[reference.name for reference in references],
+        reference_curves=_reference_curves(references, results),
+        reference_comparisons=_reference_comparisons(results, presets, references, compare_at or (None,)),
         runs=_runs(labelled),
         changed=[found for run, label in labelled for found in _changed(run, label)],
         evaluations=len(results),
@@ -376,10 +441,11 @@ def _curve(task: str, preset: str, results: list[Result]) -> Curve:
     return Curve(task, suite_of(task), preset, found.seeds, found.steps, found.values)
 
 
-def _final(task: str, preset: str, results: list[Result]) -> Final:
+def _final(task: str, preset: str, results: list[Result], at: int | None = None) -> Final:
     known, name = known_tasks().get(task), counterpart(preset)
     budget = known.agent_steps if known else None
-    scores, steps = scores_in_budget(results, budget)
+    early = [result for result in results if at is None or result.agent_steps <= at]
+    scores, steps = scores_in_budget(early, budget)
     estimate = mean(scores[task].values())
     unit = Estimate(*map(known.normalise, estimate)) if known else None
     published = published_score(task, name) if name else None
@@ -390,8 +456,50 @@ def _final(task: str, preset: str, results: list[Result]) -> Final:
 _Finals = dict[tuple[str, str], Final]
 
 
+def _common_ground(
+    suite: str,
+    presets: list[str],
+    by: dict[tuple[str, str], list[Result]],
+    finals: _Finals,
+    at: int | None,
+) -> CommonGround:
+    """The tasks and steps that all presets of a suite have, within the budget where there are such steps."""
+    mine = [preset for preset in presets if any(f.preset == preset and f.suite == suite for f in finals.values())]
+    steps: dict[str, int] = {}
+    left_out = []
+    for info in tasks_of(suite):
+        having = [preset for preset in mine if (info.name, preset) in finals]
+        step = _last_in_budget(info.name, [by[info.name, preset] for preset in having], at)
+        if len(having) == len(mine) and step is not None:
+            steps[info.name] = step
+        elif having:
+            left_out.append(info.name)
+    differ = any(finals[task, preset].step != step for task, step in steps.items() for preset in mine)
+    return CommonGround(suite, mine, steps, left_out, differ)
+
+
 def _normalised(finals: _Finals, suite: str, preset: str) -> Scores:
     return normalised({f.task: f.scores for f in finals.values() if f.preset == preset and f.suite == suite})
+
+
+def _side_by_side(by: dict[tuple[str, str], list[Result]], finals: _Finals, at: int | None) -> list[Final]:
+    presets: dict[str, list[str]] = {}
+    for task, preset in finals:
+        presets.setdefault(task, []).append(preset)
+    found = []
+    for task, having in presets.items():
+        step = _last_in_budget(task, [by[task, preset] for preset in having], at)
+        if len(having) > 1 and step is not None:
+            found += [_final(task, preset, by[task, preset], step) for preset in having]
+    return found
+
+
+def _last_in_budget(task: str, sides: Iterable[list[Result]], at: int | None) -> int | None:
+    """The last step that all seeds of all sides have, within the budget where there is one; None: there is none."""
+    known = known_tasks().get(task)
+    shared = common_steps([curve for side in sides for curve in by_seed(side).values()], at)
+    within = [step for step in shared if known is None or step <= known.agent_steps] or shared
+    return within[-1] if within else None
 
 
 def _aggregates(
@@ -404,25 +512,33 @@ def _aggregates(
             continue
         found, complete = aggregates(scores), len(scores) == every
         at_budget = sum(finals[task, preset].stage == "at" for task in scores)
-        yield SuiteAggregate(
-            suite, preset, True, found.tasks, complete, at_budget, found.seeds, found.mean, found.median, found.iqm
-        )
+        steps = [finals[task, preset].step for task in scores]
+        about = (suite, preset, True, found.tasks, complete, at_budget, found.seeds, (min(steps), max(steps)))
+        yield SuiteAggregate(*about, found.mean, found.median, found.iqm, found.optimality_gap)
         name = counterpart(preset)
         if name in algorithms(suite):
             whole = next(a for a in published if (a.suite, a.name) == (suite, name))
             yield whole if complete else _published_part(suite, name, sorted(scores))
 
 
+def _own_aggregates(ground: CommonGround, finals: _Finals, published: list[SuiteAggregate]) -> Iterable[SuiteAggregate]:
+    """Of the presets that have other tasks or steps than the common ground."""
+    for preset in ground.presets:
+        own = {f.task: f.step for f in finals.values() if f.preset == preset and f.suite == ground.suite}
+        if own != ground.steps:
+            yield from (found for found in _aggregates(ground.suite, [preset], finals, published) if found.ours)
+
+
 def _published_whole(suite: str, name: str) -> SuiteAggregate:
     printed = {a.statistic: Published(*a[3:]) for a in published_aggregates() if a[:2] == (suite, name)}
-    values = [printed.get(statistic) for statistic in STATISTICS]
-    return SuiteAggregate(suite, name, False, len(tasks_of(suite)), True, None, None, *values)
+    mean, median, iqm = (printed.get(statistic) for statistic in PUBLISHED_STATISTICS)
+    return SuiteAggregate(suite, name, False, len(tasks_of(suite)), True, None, None, None, mean, median, iqm, None)
 
 
 def _published_part(suite: str, name: str, tasks: Sequence[str]) -> SuiteAggregate:
     values = _published_values(name, tasks)
     average, median = _bare(np.mean(values)), _bare(np.median(values))
-    return SuiteAggregate(suite, name, False, len(tasks), False, None, None, average, median, None)
+    return SuiteAggregate(suite, name, False, len(tasks), False, None, None, None, average, median, None, None)
 
 
 def _published_values(name: str, tasks: Iterable[str]) -> list[float]:
@@ -434,20 +550,15 @@ def _bare(value: Any) -> Estimate:
     return Estimate(float(value), math.nan, math.nan)
 
 
-def _common_means(suite: str, presets: list[str], finals: _Finals) -> SuiteMeans | None:
+def _common_means(ground: CommonGround, overall: list[SuiteAggregate]) -> SuiteMeans | None:
     """Over the tasks that every preset of the suite has; None where these are none, or all."""
-    every = [task.name for task in tasks_of(suite)]
-    mine = [preset for preset in presets if any((task, preset) in finals for task in every)]
-    common = [task for task in every if all((task, preset) in finals for preset in mine)]
-    if not 0 < len(common) < len(every):
+    if not 0 < len(ground.steps) < len(tasks_of(ground.suite)):
         return None
-    ours: dict[str, Estimate | Published] = {
-        preset: mean_over_tasks(normalised({task: finals[task, preset].scores for task in common})) for preset in mine
-    }
+    ours = {a.name: a.mean for a in overall if a.suite == ground.suite and a.ours and a.mean is not None}
     theirs: dict[str, Estimate | Published] = {
-        name: _bare(np.mean(_published_values(name, common))) for name in algorithms(suite)
+        name: _bare(np.mean(_published_values(name, ground.steps))) for name in algorithms(ground.suite)
     }
-    return SuiteMeans(suite, len(common), False, ours, theirs)
+    return SuiteMeans(ground.suite, len(ground.steps), False, not ground.own_steps_differ, ours, theirs)
 
 
 def _profiles(suites: list[str], presets: list[str], finals: _Finals) -> list[Profile]:
@@ -461,13 +572,15 @@ def _profiles(suites: list[str], presets: list[str], finals: _Finals) -> list[Pr
         thresholds = np.linspace(low, high, PROFILE_POINTS)
         for preset, side in scores.items():
             if side:
-                seeds = min(len(seeds) for seeds in side.values())
-                shares = profile(side, thresholds)
+                counts = [len(seeds) for seeds in side.values()]
+                seeds, shares = (min(counts), max(counts)), profile(side, thresholds)
                 found.append(Profile(suite, preset, seeds, len(side), [float(x) for x in thresholds], shares))
     return found
 
 
-def _comparisons(suites: list[str], presets: list[str], base: str, results: list[Result]) -> list[PresetComparison]:
+def _comparisons(
+    suites: list[str], presets: list[str], base: str, results: list[Result], at: int | None
+) -> list[PresetComparison]:
     """Of each suite and preset that has tasks in common with the base, up to the paper's budget."""
     budgets = {name: task.agent_steps for name, task in known_tasks().items()}
     sides: dict[tuple[str, str], list[Result]] = {}
@@ -480,11 +593,43 @@ def _comparisons(suites: list[str], presets: list[str], base: str, results: list
             if preset == base or (suite, preset) not in sides or (suite, base) not in sides:
                 continue
             try:
-                pair = compare(sides[suite, preset], sides[suite, base], (preset, base))
+                pair = compare(sides[suite, preset], sides[suite, base], (preset, base), at)
             except ConfigError:  # no task in common
                 continue
             found.append(PresetComparison(suite, preset, pair))
     return _corrected_over_suites(found)
+
+
+def _reference_curves(references: Sequence[Reference], results: list[Result]) -> list[Curve]:
+    last: dict[str, int] = {}
+    for result in results:
+        last[result.task] = max(last.get(result.task, 0), result.agent_steps)
+    found = []
+    for reference in references:
+        by: dict[str, list[Result]] = {}
+        for result in reference.results:
+            if result.agent_steps <= last.get(result.task, -1):
+                by.setdefault(result.task, []).append(result)
+        curves = [_curve(task, reference.name, own) for task, own in by.items()]
+        found += [curve for curve in curves if curve.steps]
+    return found
+
+
+def _reference_comparisons(
+    results: list[Result], presets: list[str], references: Sequence[Reference], steps: Sequence[int | None]
+) -> list[ReferenceComparison]:
+    found = []
+    for reference in references:
+        of_one = [compare_with_reference(results, reference, preset, at) for preset in presets for at in steps]
+        if not any(of_one):
+            at = " or ".join(f"{step:,}" for step in steps if step is not None)
+            raise ConfigError(
+                f"our results and {reference.name} have no task in common"
+                + (f" at {at} steps" if at else "")
+                + "; compare other steps, or give another --reference"
+            )
+        found += [one for one in of_one if one is not None]
+    return found
 
 
 def _corrected_over_suites(comparisons: list[PresetComparison]) -> list[PresetComparison]:

@@ -10,6 +10,8 @@ def number(value: int | float, kind: str) -> str:
         return f"{value:,.0f}"
     if kind == "unit":
         return f"{value:.3f}"
+    if kind == "share":
+        return f"{100 * value:+.1f}%"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     sign = "+" if kind == "signed" else ""
     return f"{value:{sign}.{digits}f}"

@@ -184,7 +184,7 @@ def _of_run(run: RunRecord, label: str) -> list[Result]:
 
 
 def _read_file(path: Path) -> list[Result]:
-    rows, have = read_rows(path), _csv_columns(path)
+    rows, have = read_rows(path), csv_columns(path)
     missing = [name for name in COLUMNS if name not in have]
     if missing:
         raise ConfigError(
@@ -207,6 +207,7 @@ def _read_file(path: Path) -> list[Result]:
     return found
 
 
-def _csv_columns(path: Path) -> list[str]:
+def csv_columns(path: Path) -> list[str]:
+    """The names in a file's first line."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         return next(csv.reader(file), [])

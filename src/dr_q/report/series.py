@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dr_q.report.model import Report, counterpart
+from dr_q.report.style import COLOURS
 
 
 class Series(NamedTuple):
@@ -16,10 +17,12 @@ class Series(NamedTuple):
     """The published algorithm that a preset is, or the preset that an algorithm is; empty if none is here."""
     style: int
     """Which colour, dash and marker; -1: grey."""
+    reference: bool = False
+    """Whether it is a reference's: a curve like a preset's, and no verdicts."""
 
 
 def series_of(report: Report) -> list[Series]:
-    """Presets, then algorithms; a preset and the algorithm that it is look alike."""
+    """Presets, references, then algorithms; a preset and the algorithm that it is look alike."""
     mine = [Series(ours(name), name, True, counterpart(name) or "", i) for i, name in enumerate(report.presets)]
     same = {series.counterpart: series for series in reversed(mine) if series.counterpart}
     theirs = [
@@ -28,7 +31,12 @@ def series_of(report: Report) -> list[Series]:
         )
         for name in report.algorithms
     ]
-    return mine + theirs
+    # From the end of the styles: the grey of the last is unlike those of the first presets.
+    others = [
+        Series(f"reference {name}", name, True, "", (len(COLOURS) - 1 - i) % len(COLOURS), True)
+        for i, name in enumerate(report.references)
+    ]
+    return mine + others + theirs
 
 
 def ours(preset: str) -> str:

@@ -1,10 +1,12 @@
 """Statistics over seeds and tasks: what a few runs can say, and what they cannot.
 
-Aggregates and their intervals are rliable's (Agarwal et al., 2021): a bootstrap that resamples seeds within each task.
+Aggregates are those of Agarwal et al. (2021), with intervals by a stratified bootstrap: seeds are drawn anew within
+each task. All seeds count and every task has the same weight. Where tasks have equally many seeds, the values are
+rliable's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,13 +36,15 @@ class Aggregates(NamedTuple):
     """Of normalised scores over the tasks of one suite."""
 
     mean: Estimate
-    """Over all seeds and tasks."""
+    """Over tasks, of each task's mean over its seeds."""
     median: Estimate
-    """Over tasks, of each task's mean over seeds."""
+    """Over tasks, of each task's mean over its seeds."""
     iqm: Estimate
-    """Interquartile mean: of the middle half of all seeds and tasks."""
-    seeds: int
-    """Of each task; the first ones, where some tasks have more."""
+    """Interquartile mean: of the middle half of all runs, each task with the same weight."""
+    optimality_gap: Estimate
+    """How far runs fall short of a normalised score of 1, on average; lower is better."""
+    seeds: tuple[int, int]
+    """The fewest and the most that a task has."""
     tasks: int
 
 
@@ -129,12 +133,6 @@ def normalised(scores: Scores) -> Scores:
     }
 
 
-def table(scores: Scores) -> np.ndarray:
-    """[seeds, tasks] of the first seeds that every task has."""
-    count = min(len(seeds) for seeds in scores.values())
-    return np.array([list(seeds.values())[:count] for seeds in scores.values()]).T
-
-
 def sample(values: Iterable[float]) -> Sample:
     """Mean, standard deviation and number of scores, one of each seed."""
     given = np.asarray(list(values), float)
@@ -157,18 +155,72 @@ def mean(values: Iterable[float]) -> Estimate:
 
 
 def aggregates(scores: Scores) -> Aggregates:
-    """Mean, median and IQM of normalised scores."""
-    from rliable import metrics
-
-    values = table(scores)
-    functions = (metrics.aggregate_mean, metrics.aggregate_median, metrics.aggregate_iqm)
-    estimates = _bootstrap(values, lambda x: np.array([function(x) for function in functions]))
-    return Aggregates(*estimates, seeds=values.shape[0], tasks=values.shape[1])
+    """Mean, median, IQM and optimality gap of normalised scores, from all seeds of all tasks."""
+    functions = (aggregate_mean, aggregate_median, aggregate_iqm, aggregate_optimality_gap)
+    estimates = _bootstrap(scores, lambda runs: np.stack([function(runs) for function in functions]))
+    counts = [len(seeds) for seeds in scores.values()]
+    return Aggregates(*estimates, seeds=(min(counts), max(counts)), tasks=len(counts))
 
 
 def profile(scores: Scores, thresholds: np.ndarray) -> list[Estimate]:
-    """The share of runs, over seeds and tasks, above each threshold (a performance profile)."""
-    return _bootstrap(table(scores), lambda x: np.mean(x[None] > thresholds[:, None, None], axis=(1, 2)))
+    """The share of runs above each threshold, each task with the same weight (a performance profile)."""
+
+    def shares(runs: Runs) -> np.ndarray:
+        above = [np.mean(own[..., None, :] > thresholds[:, None], axis=-1) for own in runs]
+        return np.moveaxis(np.mean(above, axis=0), -1, 0)
+
+    return _bootstrap(scores, shares)
+
+
+def mean_with_bootstrap(scores: Scores) -> Estimate:
+    """The mean of `aggregates` alone."""
+    return _bootstrap(scores, lambda runs: aggregate_mean(runs)[None])[0]
+
+
+def bootstrap_difference(a: Scores, b: Scores) -> Estimate:
+    """Mean of a minus mean of b over the tasks of both, each with the same weight; seeds of both are drawn anew."""
+    tasks = [task for task in a if task in b]
+    sides = {f"{side} {task}": scores[task] for side, scores in (("a", a), ("b", b)) for task in tasks}
+
+    def gap(runs: Runs) -> np.ndarray:
+        return (aggregate_mean(runs[: len(tasks)]) - aggregate_mean(runs[len(tasks) :]))[None]
+
+    return _bootstrap(sides, gap)[0]
+
+
+Runs = list[np.ndarray]
+"""For each task [draws, seeds] of scores; draws are those of a bootstrap."""
+
+
+def aggregate_mean(runs: Runs) -> np.ndarray:
+    """The mean over tasks of each task's mean."""
+    return np.mean([own.mean(axis=-1) for own in runs], axis=0)
+
+
+def aggregate_median(runs: Runs) -> np.ndarray:
+    """The median over tasks of each task's mean."""
+    return np.median([own.mean(axis=-1) for own in runs], axis=0)
+
+
+def aggregate_optimality_gap(runs: Runs) -> np.ndarray:
+    """1 minus the mean over tasks of each task's mean score, no run counted as more than 1."""
+    return 1.0 - np.mean([np.minimum(own, 1.0).mean(axis=-1) for own in runs], axis=0)
+
+
+def aggregate_iqm(runs: Runs) -> np.ndarray:
+    """The weighted mean of all runs but the lowest and the highest, a quarter of the weight each.
+
+    A run weighs 1 / (tasks * seeds of its task). As in rliable, only whole runs are left out.
+    """
+    values = np.concatenate(runs, axis=-1)
+    weights = np.concatenate([np.full(own.shape[-1], 1.0 / (len(runs) * own.shape[-1])) for own in runs])
+    order = np.argsort(values, axis=-1)
+    ordered = weights[order]
+    below = np.cumsum(ordered, axis=-1)
+    above = np.cumsum(ordered[..., ::-1], axis=-1)[..., ::-1]
+    quarter = 0.25 + 1e-9  # sums of weights are rounded
+    kept = ordered * (below > quarter) * (above > quarter)
+    return np.sum(kept * np.take_along_axis(values, order, axis=-1), axis=-1) / np.sum(kept, axis=-1)
 
 
 def difference(a: Iterable[float], b: Iterable[float]) -> Estimate:
@@ -210,9 +262,9 @@ def improvement(a: Iterable[float], b: Iterable[float]) -> float:
 def overall(a: Scores, b: Scores) -> tuple[Estimate, Estimate]:
     """Over all tasks of both: difference of mean scores, and chance of improvement, each averaged over tasks.
 
-    All seeds count, however many a task has. Of one task the difference is Welch's; the chance has the interval of
-    Brunner and Munzel, which is too short near 0 and 1. (rliable's bootstrap needs equally many seeds, and with few its
-    intervals are too short everywhere.)
+    All seeds count, however many a task has. Of one task the difference is Welch's; the chance is rliable's, with the
+    interval of Brunner and Munzel, which is too short near 0 and 1. (With few seeds a bootstrap's intervals are too
+    short everywhere, and these two decide what is called better.)
     """
     pairs = [tuple(np.asarray(list(x[task].values()), float) for x in (a, b)) for task in a if task in b]
     samples = [(sample(first), sample(second)) for first, second in pairs]
@@ -227,12 +279,6 @@ def overall(a: Scores, b: Scores) -> tuple[Estimate, Estimate]:
 def _better(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """[a, b] of whether a run of a is better than one of b; ties are a half."""
     return 0.5 * (np.sign(a[:, None] - b[None, :]) + 1)
-
-
-def mean_over_tasks(scores: Scores) -> Estimate:
-    """Of each task's mean over its seeds, however many."""
-    samples = [sample(seeds.values()) for seeds in scores.values()]
-    return _welch([(of.mean, of) for of in samples])
 
 
 def _welch(tasks: Sequence[tuple[float, *tuple[Sample, ...]]]) -> Estimate:
@@ -256,20 +302,19 @@ def satterthwaite(value: float, parts: Sequence[tuple[float, int]]) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def _bootstrap(values: np.ndarray, function: Any) -> list[Estimate]:
-    """What a function of a [seeds, tasks] table gives, with intervals; always the same random numbers."""
-    from rliable import library
+def _bootstrap(scores: Scores, function: Callable[[Runs], np.ndarray]) -> list[Estimate]:
+    """What a function of runs gives, with intervals (percentiles); always the same random numbers.
 
-    if len(values) < FEWEST_SEEDS:
-        return [Estimate(float(value), np.nan, np.nan) for value in function(values)]
-    scores: Mapping[str, Any] = {"scores": values}
-    before = np.random.get_state()  # noqa: NPY002 - rliable draws from numpy's global numbers
-    np.random.seed(0)  # noqa: NPY002
-    try:
-        points, intervals = library.get_interval_estimates(
-            scores, function, reps=REPETITIONS, confidence_interval_size=CONFIDENCE
-        )
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
-    low, high = intervals["scores"]
-    return [Estimate(*map(float, row)) for row in zip(points["scores"], low, high, strict=True)]
+    Args:
+        scores: seeds are drawn anew within each entry.
+        function: of [draws, seeds] for each entry to [values, draws].
+    """
+    runs = [np.array(list(seeds.values()), float) for seeds in scores.values()]
+    points = function([own[None] for own in runs])[:, 0]
+    if min(map(len, runs)) < FEWEST_SEEDS:
+        return [Estimate(float(value), np.nan, np.nan) for value in points]
+    rng = np.random.default_rng(0)
+    drawn = [own[rng.integers(len(own), size=(REPETITIONS, len(own)))] for own in runs]
+    tails = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+    low, high = np.quantile(function(drawn), tails, axis=-1)
+    return [Estimate(*map(float, row)) for row in zip(points, low, high, strict=True)]

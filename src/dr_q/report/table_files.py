@@ -11,6 +11,7 @@ from dr_q.report.numbers import number, significant
 from dr_q.report.statistics import Estimate
 from dr_q.report.tables import Cell, Column, Row, Table
 from dr_q.report.verdicts import PublishedVerdict
+from dr_q.report.wording import span
 
 WIDE = 7
 """Columns from which on a LaTeX table is scaled to the page, if it is wider."""
@@ -51,7 +52,7 @@ def curves_csv(report: Report) -> str:
     """Every point of every learning curve."""
     rows = (
         [curve.task, curve.preset, step, curve.seeds, *map(significant, value)]
-        for curve in report.curves
+        for curve in (*report.curves, *report.reference_curves)
         for step, value in zip(curve.steps, curve.values, strict=True)
     )
     return _rows_csv(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"], rows)
@@ -60,7 +61,7 @@ def curves_csv(report: Report) -> str:
 def profiles_csv(report: Report) -> str:
     """Every point of every performance profile."""
     rows = (
-        [found.suite, found.preset, found.tasks, found.seeds, significant(threshold), *map(significant, share)]
+        [found.suite, found.preset, found.tasks, span(found.seeds), significant(threshold), *map(significant, share)]
         for found in report.profiles
         for threshold, share in zip(found.thresholds, found.shares, strict=True)
     )

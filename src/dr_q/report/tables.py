@@ -4,22 +4,36 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dr_q.paper import SUITES, TABLE_NOTES, Published, algorithms, published_score
+from dr_q.paper import SUITES, TABLE_NOTES, Published, algorithms, paper_tasks, published_score
 from dr_q.report.model import (
     OTHER,
+    PUBLISHED_STATISTICS,
     STATISTICS,
     Final,
     Report,
     SuiteAggregate,
     counterpart,
+    suite_of,
     task_order,
     tasks_of,
 )
 from dr_q.report.numbers import count
+from dr_q.report.reference import ALL_SUITES, EARLY
 from dr_q.report.series import ours, paper
 from dr_q.report.statistics import Estimate
-from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict
-from dr_q.report.wording import aggregate_source, how_early, how_late, mean_label, setting_text, some, suite_title
+from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict, interval_verdict
+from dr_q.report.wording import (
+    aggregate_source,
+    compared_over,
+    how_early,
+    how_late,
+    mean_label,
+    reference_title,
+    setting_text,
+    some,
+    span,
+    suite_title,
+)
 
 Cell = str | int | float | Estimate | Published | PublishedVerdict | None
 
@@ -115,7 +129,7 @@ def _footer(report: Report, suite: str, columns: list[Column]) -> list[Row]:
     """Aggregates over all tasks, of those who have all; and where presets have some only, means of the same tasks."""
     whole: dict[str, SuiteAggregate] = {
         (ours if found.ours else paper)(found.name): found
-        for found in (*report.aggregates, *report.published_aggregates)
+        for found in (*report.aggregates, *report.own_aggregates, *report.published_aggregates)
         if found.suite == suite and found.complete
     }
 
@@ -129,7 +143,7 @@ def _footer(report: Report, suite: str, columns: list[Column]) -> list[Row]:
             f"{statistic} of all {len(tasks_of(suite))}",
             lambda key, statistic=statistic: whole[key].value(statistic) if key in whole else None,
         )
-        for statistic in STATISTICS
+        for statistic in PUBLISHED_STATISTICS
     ]
     for means in report.common_means:
         if means.suite == suite:
@@ -161,24 +175,34 @@ def finals_table(report: Report) -> Table:
 
 
 def aggregate_table(report: Report) -> Table:
-    """Mean, median and IQM of each suite, of our runs and published."""
+    """Mean, median, IQM and optimality gap of each suite, of our runs and published."""
     columns = [
         Column("suite", "text"),
         Column("scores of", "text"),
         Column("from", "text"),
         Column("tasks", "count"),
         Column("at budget", "count"),
-        Column("seeds", "count"),
+        Column("agent steps", "text"),
+        Column("seeds", "text"),
         *(Column(name, "unit") for name in STATISTICS),
     ]
     rows = []
-    for found in report.aggregates:
-        cells: list[Cell] = [suite_title(found.suite), found.name, aggregate_source(found), found.tasks]
-        cells += [found.at_budget, found.seeds, found.mean, found.median, found.iqm]
+    sources = [(found, aggregate_source(found)) for found in report.aggregates]
+    sources += [(found, "runs, all its own tasks and last steps") for found in report.own_aggregates]
+    for found, source in sources:
+        cells: list[Cell] = [suite_title(found.suite), found.name, source, found.tasks]
+        cells += [found.at_budget, span(found.steps), span(found.seeds), *(found.value(name) for name in STATISTICS)]
         rows.append(Row(cells, found.suite, series=(ours if found.ours else paper)(found.name)))
-    notes = [
+    notes = [compared_over(ground) for ground in report.grounds]
+    if report.own_aggregates:
+        notes.append(
+            "Rows of all a preset's own tasks and last steps are not to be compared with other rows: they are over "
+            "other tasks or later steps."
+        )
+    notes += [
+        "Every task has the same weight and all its seeds count, also where tasks have different numbers of seeds.",
         "Over all tasks of a suite the paper's aggregates are as published. Over some of its tasks they are computed "
-        "from the published means of the same tasks. An IQM needs single runs, which are not published."
+        "from the published means of the same tasks. An IQM needs single runs, which are not published.",
     ]
     early, late = sorted({final.task for final in report.finals if final.stage == "before"}), how_late(report.finals)
     if early:
@@ -199,23 +223,34 @@ def improvement_table(report: Report) -> Table:
         Column("preset", "text"),
         Column("compared with", "text"),
         Column("tasks", "count"),
+        Column("agent steps", "text"),
         Column("difference, normalised", "unit"),
+        Column("says", "text"),
         Column("probability of improvement", "unit"),
     ]
-    rows = [
-        Row(
-            [suite_title(suite), preset, report.base, len(pair.tasks), pair.difference, pair.improvement],
-            suite,
-            series=ours(preset),
+    rows, notes = [], []
+    for suite, preset, pair in report.comparisons:
+        if pair.difference is None:
+            continue
+        steps = [row.agent_steps for row in pair.tasks]
+        cells: list[Cell] = [suite_title(suite), preset, report.base, len(pair.tasks), span((min(steps), max(steps)))]
+        cells += [pair.difference, interval_verdict(pair.difference), pair.improvement]
+        rows.append(Row(cells, suite, series=ours(preset)))
+        if pair.ranks_differ:
+            notes.append(
+                f"{suite_title(suite)}, {preset}: the probability's interval excludes 0.5, so single runs of one side "
+                "are better more often than not; the mean scores are still not significantly different."
+            )
+    if rows:
+        notes.append(
+            f"Each preset and {report.base} are compared over the tasks that both have, at the last step that all "
+            "their seeds have. The column 'says' is by the interval of the difference."
         )
-        for suite, preset, pair in report.comparisons
-        if pair.difference is not None
-    ]
     missing = (
         "It compares single runs of two presets on the same tasks, and there is only one preset here. It cannot be "
         "computed against the paper, which publishes means and no single runs."
     )
-    return Table("improvement", "Probability of improvement", columns, rows, [], [], missing)
+    return Table("improvement", "Probability of improvement", columns, rows, [], notes, missing)
 
 
 def ablation_table(report: Report) -> Table:
@@ -313,8 +348,84 @@ def versions_table(report: Report) -> Table:
     return Table("versions", "Versions", columns, rows, [], [], missing)
 
 
+_NO_REFERENCE = "No reference was given: dr-q report RUNS --reference FILE."
+
+
+def reference_table(report: Report) -> Table:
+    """Presets and references over the tasks of each suite, in shares of the published final scores."""
+    columns = [
+        Column("preset", "text"),
+        Column("reference", "text"),
+        Column("at agent steps", "text"),
+        Column("suite", "text"),
+        Column("tasks", "count"),
+        Column("seeds", "text"),
+        Column("seeds, reference", "text"),
+        Column("mean", "unit"),
+        Column("mean, reference", "unit"),
+        Column("difference", "share"),
+        Column("says", "text"),
+        Column("P(better)", "unit"),
+    ]
+    rows = []
+    for found in report.reference_comparisons:
+        at = "last in common" if found.agent_steps is None else f"{found.agent_steps:,}"
+        for one in found.suites:
+            cells: list[Cell] = [found.preset, found.reference, at, suite_title(one.suite), one.tasks]
+            cells += [span(one.seeds[0]), span(one.seeds[1]), one.ours, one.theirs, one.difference]
+            cells += [interval_verdict(one.difference), one.improvement]
+            suite = "" if one.suite == ALL_SUITES else one.suite
+            rows.append(Row(cells, suite, series=ours(found.preset)))
+    notes = [
+        "Scores are divided by the published final score of DR.Q on the same task; every task has the same weight. "
+        "Tasks on which neither side has learnt anything yet count too. Differences have intervals by a stratified "
+        "bootstrap that draws the seeds of both sides anew, probabilities by Brunner and Munzel."
+    ]
+    for found in report.reference_comparisons:
+        if found.missing and found.preset == report.base:
+            what = f"{len(found.missing)} of the paper's {len(paper_tasks())} tasks are not compared"
+            notes.append(f"{reference_title(found)}: {what} ({some(found.missing)}).")
+    return Table("reference", "Compared with references", columns, rows, [], notes if rows else [], _NO_REFERENCE)
+
+
+def reference_task_table(report: Report) -> Table:
+    """Presets and references task by task, the largest difference first."""
+    columns = [
+        Column("task", "text"),
+        Column("preset", "text"),
+        Column("reference", "text"),
+        Column("agent steps", "count"),
+        Column("seeds", "text"),
+        Column("mean", "score"),
+        Column("mean, reference", "score"),
+        Column("difference", "signed"),
+        Column("of the published score", "share"),
+        Column("p, Holm", "unit"),
+        Column("says", "text"),
+        Column("P(better)", "unit"),
+    ]
+    rows = []
+    for found in report.reference_comparisons:
+        known = found.sorted_tasks()
+        for row in (*known, *(row for row in found.pair.tasks if row.task not in found.shares)):
+            first, second = row.samples
+            p = None if math.isnan(row.p_holm) else row.p_holm
+            cells: list[Cell] = [row.task, found.preset, found.reference, row.agent_steps]
+            cells += [f"{first.seeds} and {second.seeds}", first.mean, second.mean, row.difference]
+            cells += [found.shares.get(row.task), p, found.verdict(row), row.improvement]
+            rows.append(Row(cells, suite_of(row.task), row.task, ours(found.preset)))
+    notes = [
+        "Differences have Welch's intervals. p-values are Holm-corrected for the number of tasks of one comparison. "
+        f"Too early: neither mean has reached {100 * EARLY:g}% of the published score, so equal scores say nothing."
+    ]
+    title = "Tasks compared with references"
+    return Table("reference-tasks", title, columns, rows, [], notes if rows else [], _NO_REFERENCE)
+
+
 TABLES: dict[str, Callable[[Report], Table]] = {
     "finals": finals_table,
+    "reference": reference_table,
+    "reference-tasks": reference_task_table,
     "aggregates": aggregate_table,
     "improvement": improvement_table,
     "ablations": ablation_table,

@@ -43,6 +43,15 @@ def interval_verdict(difference: Estimate, margin: float = 0.0) -> DifferenceVer
     return "above" if difference.low > margin else "below"
 
 
+def ranks_differ(difference: Estimate, improvement: Estimate) -> bool:
+    """Whether single runs of one side are better more often than not, while the means are not significantly different.
+
+    This is no contradiction: the chance of improvement counts how often, a mean also counts by how much.
+    """
+    unclear = interval_verdict(difference) == "no significant difference"
+    return unclear and (improvement.low > 0.5 or improvement.high < 0.5)
+
+
 def is_little(difference: Estimate, margin: float) -> bool:
     """Whether the whole 95% interval of a difference lies within a margin; without an interval it is not known to."""
     return -margin <= difference.low and difference.high <= margin

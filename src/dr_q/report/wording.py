@@ -1,13 +1,25 @@
 """The sentences of a report, made from its numbers."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from dr_q.paper import SUITES, paper_tasks
 from dr_q.report.compare import holm_note
-from dr_q.report.model import OTHER, Final, Report, SuiteAggregate, SuiteMeans, VerdictCounts, budget_shares
-from dr_q.report.numbers import count
-from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict
+from dr_q.report.model import (
+    OTHER,
+    CommonGround,
+    Final,
+    Report,
+    SuiteAggregate,
+    SuiteMeans,
+    VerdictCounts,
+    budget_shares,
+)
+from dr_q.report.numbers import count, number, with_interval
+from dr_q.report.reference import ALL_SUITES, ReferenceComparison, SuiteDifference
+from dr_q.report.statistics import Estimate
+from dr_q.report.verdicts import PUBLISHED_SEEDS, PublishedVerdict, interval_verdict, ranks_differ
 
 SUITE_TITLES = {
     "gym": "Gym MuJoCo",
@@ -17,6 +29,7 @@ SUITE_TITLES = {
     "hbench": "HumanoidBench",
     "hbench-hand": "HumanoidBench hands",
     OTHER: "Other tasks",
+    ALL_SUITES: "All tasks",
 }
 
 
@@ -46,7 +59,48 @@ def findings(report: Report) -> list[str]:
     return [
         *(_counts(found, f"the published {found.compared_with}") for found in report.published_counts()),
         *(_counts(found, found.compared_with) + _correction(found) for found in report.difference_counts()),
+        *(reference_sentence(found) for found in report.reference_comparisons if found.preset == report.base),
     ]
+
+
+def reference_title(found: ReferenceComparison) -> str:
+    """What is compared, and where."""
+    at = "the last step that both have" if found.agent_steps is None else f"{found.agent_steps:,} steps"
+    return f"{found.preset} minus {found.reference}, at {at}"
+
+
+def suite_label(found: SuiteDifference) -> str:
+    """A suite with its number of tasks."""
+    return f"{suite_title(found.suite)} ({found.tasks})"
+
+
+def reference_sentence(found: ReferenceComparison) -> str:
+    """The answer of a comparison with a reference, over all tasks."""
+    if not found.suites:
+        return f"{reference_title(found)}: no task has a published score to compare by."
+    over = found.suites[0]
+    verdicts = [row.verdict for row in found.pair.tasks]
+    differing = [f"{row.task} ({row.verdict})" for row in found.pair.tasks if row.verdict in ("above", "below")]
+    gap = shown_share(over.difference)
+    text = (
+        f"{reference_title(found)}, over {count(over.tasks, 'task')}: {gap} of the published final score; a run of "
+        f"ours is better with probability {with_interval(over.improvement, '.2f')}."
+    )
+    if interval_verdict(over.difference) != "too few seeds":
+        text += f" On average: {interval_verdict(over.difference)}."
+    if ranks_differ(over.difference, over.improvement):
+        text += " (The probability counts how often a run is better, the difference also by how much.)"
+    tested = len(verdicts) - verdicts.count("too few seeds")
+    if tested:
+        which = some(differing) if differing else "none"
+        text += f" Single tasks with a significant difference (Holm-corrected for {count(tested, 'task')}): {which}."
+    return text
+
+
+def shown_share(estimate: Estimate) -> str:
+    """`-1.7% [-5.7%, +1.9%]`."""
+    value, low, high = (number(x, "share") for x in estimate)
+    return value if math.isnan(estimate.low) else f"{value} [{low}, {high}]"
 
 
 def _counts(found: VerdictCounts, compared_with: str) -> str:
@@ -112,7 +166,31 @@ def aggregate_source(found: SuiteAggregate) -> str:
 
 def mean_label(means: SuiteMeans) -> str:
     """What a suite's means are of."""
-    return f"Mean of all {means.tasks}" if means.complete else f"Mean of the {means.tasks} with runs"
+    which = f"all {means.tasks}" if means.complete else f"the {means.tasks} with runs"
+    return f"Mean of {which}" if means.same_steps else f"Mean of {which}, at common steps"
+
+
+def span(values: tuple[int, int] | None) -> str | None:
+    """`3` or `3 to 20`."""
+    if values is None:
+        return None
+    low, high = values
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def compared_over(ground: CommonGround) -> str:
+    """Over which tasks and at which steps the presets of a suite are compared."""
+    if not ground.steps:
+        return f"{suite_title(ground.suite)}: {', '.join(ground.presets)} have no task and step in common."
+    steps = sorted(ground.steps.values())
+    at = f"at {span((steps[0], steps[-1]))} steps"
+    tasks = count(len(ground.steps), "task")
+    if len(ground.presets) == 1:
+        return f"{suite_title(ground.suite)}: {tasks} {at}."
+    left = f" Left out, because not all have them: {some(ground.left_out)}." if ground.left_out else ""
+    return (
+        f"{suite_title(ground.suite)}: compared over {tasks} that all {len(ground.presets)} presets have, {at}.{left}"
+    )
 
 
 def some(tasks: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """Versions of the files, and what older ones become when they are read.
 
-Format 1 (to 0.1.0 at 675da62) had observations without named parts and a replay in one piece.
+Format 1 (to 0.1.0 at 675da62) had observations without named parts and a replay in one piece. Format 2 had no
+checksums, and its files of arrays did not say what they belong to.
 """
 
 import re
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import RunFolderError
+from dr_q.kit import DamagedFileError, RunFolderError
 from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Part, Spaces, Vector, spaces_to_json
 
-FORMAT = 2
+FORMAT = 3
 """Of what this version writes; `format` in checkpoint.json and policy.json, 1 where it is missing."""
 
+CHECKSUMS_SINCE = 3
+"""The first format whose checkpoints have them."""
 _SAMPLING = ("priority", "row_sums", "group_sums", "max_priority")
 _RENAMED = {"floor_slot": "watch_slot"}
 _SPACES = ("obs_shape", "history", "obs_parts", "action_low", "action_high", "action_shape")
@@ -24,7 +27,9 @@ _SPACES = ("obs_shape", "history", "obs_parts", "action_low", "action_high", "ac
 def check_format(record: Mapping[str, Any], path: Path) -> int:
     """The format that a file's record names; RunFolderError if it is newer than this version."""
     version = record.get("format", 1)
-    if not isinstance(version, int) or version > FORMAT:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise DamagedFileError(f"{path} is damaged: format must be a whole number of at least 1, got {version!r}")
+    if version > FORMAT:
         raise RunFolderError(
             f"{path} has format {version}, this version of dr-q reads formats up to {FORMAT}: use a newer version"
         )

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import DamagedFileError, RunFolderError, write_text
+from dr_q.kit import RunFolderError, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.formats import FORMAT, check_format, upgrade_policy_record, upgrade_weights
+from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.spaces import Spaces, spaces_from_json, spaces_to_json
 
 POLICY_FOLDER = "policy"
 """In a run's folder."""
 _RECORD = "policy.json"
-_NEEDED = ("task", "seeds", "best_seed", "agent_steps", "config")
 _FILE = "seed{seed}.safetensors"
 
 
@@ -40,21 +40,19 @@ def write_policies(
 def policy_record(path: str | Path) -> dict[str, Any]:
     """What a run's folder, or its `policy` folder, says of its policies, as of this format but for `format` itself."""
     file = _policy_folder(path) / _RECORD
-    try:
-        record = json.loads(file.read_text())
-    except ValueError:
-        record = {}
-    record = record if isinstance(record, dict) else {}
+    record = read_json(file)
     version = check_format(record, file)  # first: a newer one may have other fields
-    missing = [name for name in _NEEDED if name not in record]
+    fields = Fields(file, record, "take it from a backup or export again")
+    fields.text("task")
+    if fields.whole("best_seed", most=2**32 - 1) not in fields.wholes("seeds", most=2**32 - 1):
+        raise fields.wrong("best_seed", f"one of the seeds {record['seeds']}")
+    fields.whole("agent_steps")
+    fields.object("config")
     try:
-        if not missing:
-            record = upgrade_policy_record(record, version)
-            spaces_from_json(record["spaces"])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        missing = ["spaces"]
-    if missing:
-        raise DamagedFileError(f"{file} is damaged: it has no {missing[0]}; take it from a backup or export again")
+        record = upgrade_policy_record(record, version)
+        spaces_from_json(record["spaces"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
+        raise fields.damaged("it has no spaces that can be read") from None
     return record
 
 

@@ -1,15 +1,19 @@
 """run.json: what a run is, how far it is, and what it ran on."""
 
 import json
+import re
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.kit import DamagedFileError, RunFolderError, spelled, write_text
+from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.run_folder.tables import EVALS, evaluation_rows
 
 RUN_JSON = "run.json"
+STATUSES = ("running", "finished", "stopped", "interrupted", "failed")
 
 
 class RunRecord(NamedTuple):
@@ -53,17 +57,37 @@ def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
     path = Path(folder) / RUN_JSON
     if not path.exists():
         raise RunFolderError(f"{folder} is not a run: it has no run.json; give the folder that a run was trained in")
-    try:
-        info = json.loads(path.read_text())
-    except ValueError:
-        info = {}
-    missing = [name for name in ("settings", *needed) if not isinstance(info, dict) or name not in info]
-    if not missing:
-        settings = info["settings"]
-        missing = [name for name in ("task", "preset") if not isinstance(settings, dict) or name not in settings]
-    if missing:
-        raise DamagedFileError(f"{path} is damaged: it has no {missing[0]}; leave it out, or train again")
+    info = read_json(path)
+    fields = Fields(path, info, "leave it out, or train again")
+    for name in ("settings", *needed):
+        fields.any(name)
+    for name, read in _KINDS.items():
+        if name in info:
+            read(fields, name)
+    for name in ("task", "preset"):
+        fields.inner("settings").text(name)
     return info
+
+
+def _read_earlier_versions(fields: Fields, name: str) -> None:
+    for part in fields.list(name):
+        if not isinstance(part, dict):
+            raise fields.wrong(name, "a list of versions")
+        Fields(fields.path, part, within=f"{name}.").whole("until")
+
+
+_KINDS: dict[str, Callable[[Fields, str], Any]] = {
+    "settings": Fields.object,
+    "status": lambda fields, name: fields.text(name, STATUSES),
+    "agent_steps": Fields.whole,
+    "last_checkpoint": lambda fields, name: fields.values[name] is None or fields.whole(name),
+    "seeds": lambda fields, name: fields.wholes(name, most=2**32 - 1),
+    "versions": Fields.object,
+    "changed": Fields.object,
+    "seconds": lambda fields, name: fields.number(name, least=0.0),
+    "earlier_versions": _read_earlier_versions,
+}
+"""The fields of run.json, and what they must be where they are there."""
 
 
 def check_new_folder(out: Path) -> None:
@@ -86,7 +110,13 @@ def wandb_id(folder: Path) -> str:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_text(path, uuid.uuid4().hex)
-    return path.read_text()
+    try:
+        name = path.read_text().strip()
+    except UnicodeDecodeError:
+        name = ""
+    if re.fullmatch(r"[0-9a-f]{32}", name) is None:
+        raise DamagedFileError(f"{path} is damaged: it must be 32 hexadecimal digits, got {name[:60]!r}; remove it")
+    return name
 
 
 class RunJson:
@@ -106,13 +136,15 @@ class RunJson:
         self._start = time.perf_counter()
         self._seconds_before = 0.0
         self._versions_before: list[dict[str, Any]] = []
+        self.last_checkpoint: int | None = None
+        """Agent steps of the run's newest checkpoint, if it has one."""
 
     def resume(self, agent_steps: int) -> None:
         """Count the time of the run that is in the folder already; keep what it ran on, if that was something else."""
         path = self.folder / RUN_JSON
         if not path.exists():
             return
-        before = json.loads(path.read_text())
+        before = read_run_json(self.folder, "versions")
         self._seconds_before = float(before.get("seconds", 0.0))
         self._changed = before.get("changed", self._changed)  # presets may since have changed themselves
         parts = [*before.get("earlier_versions", []), {"until": agent_steps, **before["versions"]}]
@@ -130,6 +162,7 @@ class RunJson:
         record = {
             "status": status,
             "agent_steps": agent_steps,
+            "last_checkpoint": self.last_checkpoint,
             "settings": self._settings,
             "changed": self._changed,
             "seeds": self._seeds,

@@ -4,11 +4,11 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError, replace_file, write_text
+from dr_q.kit import DamagedFileError, append_whole, replace_file, write_text
 
 EVALS, METRICS = "evals.csv", "metrics.csv"
 _TAIL = 65_536
@@ -32,10 +32,14 @@ EVAL_COLUMNS = Evaluation._fields
 
 
 class RunTables:
-    """Writes a run's tables."""
+    """Writes a run's tables. Rows that cannot be written, on a full disk for instance, are kept for the next time."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, warn: Callable[[str], None] | None = None):
+        """`warn` takes a line when rows cannot be written, and one when they are; without it that is an OSError."""
         self.folder = folder
+        self._warn = warn
+        self._waiting: dict[str, list[tuple[Sequence[str], list[list[Any]]]]] = {EVALS: [], METRICS: []}
+        self._failing: set[str] = set()
 
     def append_evaluations(self, evaluations: Iterable[Evaluation]) -> None:
         """Rows of evals.csv."""
@@ -45,39 +49,100 @@ class RunTables:
         """Rows of metrics.csv."""
         self._append(METRICS, columns, rows)
 
+    def flush(self) -> None:
+        """Have everything on the disk; OSError if that cannot be."""
+        for name in (EVALS, METRICS):
+            self._write_waiting(name)
+            path = self.folder / name
+            if path.exists():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+
+    def evaluations_text(self) -> str:
+        """What evals.csv has, for a checkpoint."""
+        path = self.folder / EVALS
+        return path.read_text() if path.exists() else ""
+
+    def go_back(self, agent_steps: int, evaluations: str | None, say: Callable[[str], None]) -> None:
+        """Bring the tables to where they were at a checkpoint.
+
+        Args:
+            agent_steps: Of the checkpoint.
+            evaluations: Its copy of evals.csv, None if it has none. Damaged or lost rows are restored from it.
+            say: Takes a line if rows were restored.
+        """
+        path = self.folder / EVALS
+        if evaluations:
+            now = path.read_bytes() if path.exists() else b""
+            whole = evaluations.encode()
+            if not now.startswith(whole):
+                write_text(path, evaluations)
+                say(f"{path} was damaged; it is restored from the checkpoint of step {agent_steps:,}")
+            elif now != whole:
+                write_text(path, evaluations)  # what came after the checkpoint is done again
+            self._drop_after(METRICS, agent_steps)
+        else:
+            self.drop_after(agent_steps)
+
     def drop_after(self, agent_steps: int) -> None:
         """Remove rows of later steps: a resumed run writes them again."""
         for name in (EVALS, METRICS):
-            path = self.folder / name
-            if not path.exists():
+            self._drop_after(name, agent_steps)
+
+    def _drop_after(self, name: str, agent_steps: int) -> None:
+        path = self.folder / name
+        if not path.exists():
+            return
+        text = _decoded(path.read_bytes(), path)
+        header, *rows = text[: text.rfind("\n") + 1].splitlines() or [""]
+        if not header:  # killed before its first row was written
+            path.unlink()
+            return
+        kept = [header]
+        columns = header.split(",")
+        for number, row in enumerate(rows, start=2):
+            values = row.split(",")
+            if len(values) != len(columns):
                 continue
-            text = path.read_text()
-            header, *rows = text[: text.rfind("\n") + 1].splitlines() or [""]
-            if not header:  # killed before its first row was written
-                path.unlink()
-                continue
-            kept = [header]
-            columns = header.split(",")
-            for number, row in enumerate(rows, start=2):
-                values = row.split(",")
-                if len(values) != len(columns):
-                    continue
-                step = dict(zip(columns, values, strict=True)).get("agent_steps", "")
-                if not step.isdecimal():
-                    raise _damaged(path, number, f"agent_steps must be a whole number, got {step!r}")
-                if int(step) <= agent_steps:
-                    kept.append(row)
-            write_text(path, "\n".join(kept) + "\n")
+            step = dict(zip(columns, values, strict=True)).get("agent_steps", "")
+            if not (step.isdecimal() and step.isascii()):
+                raise _damaged(path, number, f"agent_steps must be a whole number, got {step!r}")
+            if int(step) <= agent_steps:
+                kept.append(row)
+        write_text(path, "\n".join(kept) + "\n")
 
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
+        self._waiting[name].append((columns, rows))
+        try:
+            self._write_waiting(name)
+        except OSError as error:
+            if self._warn is None:
+                raise
+            if name not in self._failing:
+                self._failing.add(name)
+                self._warn(
+                    f"{self.folder / name} cannot be written ({error.strerror or error}): its rows are kept, and "
+                    "written when that is possible; training continues"
+                )
+
+    def _write_waiting(self, name: str) -> None:
+        waiting = self._waiting[name]
+        while waiting:
+            self._write(name, *waiting[0])
+            del waiting[0]
+        if name in self._failing:
+            self._failing.discard(name)
+            if self._warn is not None:
+                self._warn(f"{self.folder / name} is written again, with the rows that were kept")
+
+    def _write(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
+        """Append all of these rows or none."""
         path = self.folder / name
         head = self._with_columns(path, columns)
-        text = io.StringIO()
+        text = io.StringIO(newline="")
         writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
         writer.writerows(dict(zip(columns, row, strict=True)) for row in rows)
-        content = text.getvalue().encode()
-        with path.open("ab", buffering=len(content) + 1) as file:
-            file.write(content)  # in one piece: others read the file meanwhile, and should see whole rows
+        append_whole(path, text.getvalue().encode())
 
     def _with_columns(self, path: Path, columns: Sequence[str]) -> list[str]:
         """The file's columns, these among them: a file begun by an older version gets those that it lacks."""
@@ -203,7 +268,14 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def _parse(content: bytes, path: Path) -> list[dict[str, str]]:
     try:
-        text = content.decode("utf-8-sig")  # some programs begin a file with a mark
-        return list(csv.DictReader(io.StringIO(text, newline="")))
-    except UnicodeDecodeError:
-        raise DamagedFileError(f"{path} is not a CSV file: it is not text") from None
+        return list(csv.DictReader(io.StringIO(_decoded(content, path), newline="")))
+    except csv.Error as error:
+        raise DamagedFileError(f"{path} is not a CSV file ({error})") from None
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8-sig")  # some programs begin a file with a mark
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise DamagedFileError(f"{path} is not a CSV file: line {line} is not text") from None

@@ -494,6 +494,6 @@ def _kept(priorities: Any) -> float:
 
 def _check_packages() -> None:
     """Before hours of training, not after."""
-    for package in ("matplotlib", "sklearn", "rliable"):
+    for package in ("matplotlib", "sklearn", "scipy"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackageError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")

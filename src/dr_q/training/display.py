@@ -44,9 +44,15 @@ class Display:
             self._progress.start()
 
     def say(self, text: str) -> None:
-        """A line."""
-        if not self._quiet:
+        """A line. A full disk under the standard output is no reason to end a run; a reader that left is one."""
+        if self._quiet:
+            return
+        try:
             self._console.print(text, highlight=False, markup=False)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass
 
     def plan(self, plan: Plan) -> None:
         """What goes where; only how much in all where everything is in one memory."""

@@ -10,17 +10,17 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dr_q import agent as drq
 from dr_q.config import changed_settings
-from dr_q.envs import Pool, ProcessPool, Source, Transitions, cores, open_pool
+from dr_q.envs import EnvSpec, Pool, ProcessPool, Source, Transitions, cores, open_pool
 from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError, spelled
 from dr_q.learner import Learner
-from dr_q.learner.saving import Saved, load, to_checkpoint
+from dr_q.learner.saving import Saved, load_newest, to_checkpoint
 from dr_q.policies import save_policies
 from dr_q.run_folder import (
     Checkpoints,
@@ -36,7 +36,8 @@ from dr_q.run_folder import (
 from dr_q.settings import Execution, Settings
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
-from dr_q.training.plan import plan_for
+from dr_q.training.failed_writes import FailedCheckpoints, check_settings_of, why
+from dr_q.training.plan import Plan, plan_for
 from dr_q.training.signals import Signals
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
@@ -109,7 +110,8 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
     if not is_run(folder):
         return
     info = read_run_json(folder, "status", "agent_steps", "seeds")
-    failed_early = info["agent_steps"] <= checkpoint_every and info["status"] == "failed"
+    never_saved = info["agent_steps"] <= checkpoint_every or info.get("last_checkpoint", -1) is None
+    failed_early = never_saved and info["status"] == "failed"
     if info["agent_steps"] > 0 and not failed_early and not checkpoint_steps(folder):
         raise RunFolderError(
             f"{folder} is {info['status']} at step {info['agent_steps']:,} and has no checkpoints: it cannot "
@@ -119,7 +121,12 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
 
 def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
     keep_compiled_programs()
-    pool = training_pool(settings, options.in_process)
+    planned: list[Plan] = []
+
+    def plan(spec: EnvSpec) -> None:
+        planned.append(plan_for(settings, spec, options.device_memory))  # may refuse
+
+    pool = training_pool(settings, options.in_process, plan)
     for_evaluation = evaluation_pool(settings, options.background_evaluation)
     run: _Run | None = None
 
@@ -134,7 +141,7 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
 
     try:
         with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
-            run = _Run(settings, folder, options, pool, for_evaluation, resume)
+            run = _Run(settings, folder, options, pool, for_evaluation, planned[0], resume)
             try:
                 return run.go(signals)
             finally:
@@ -143,9 +150,12 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
         pool.close()
 
 
-def training_pool(settings: Settings, in_process: bool | None = None) -> Pool:
-    """Simulators to train on: in this process or, by default for several seeds, in a process for each."""
-    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process)
+def training_pool(settings: Settings, in_process: bool | None, accept: Callable[[EnvSpec], None]) -> Pool:
+    """Simulators to train on: in this process or, by default for several seeds, in a process for each.
+
+    `accept` may refuse the first seed's environment before those of the others are started.
+    """
+    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process, accept=accept)
 
 
 def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
@@ -156,9 +166,9 @@ def evaluation_pool(settings: Settings, background: bool | None = None) -> Calla
     return (lambda: _pool(settings, in_process=False, spin=False)) if background else None
 
 
-def _pool(settings: Settings, *, in_process: bool, spin: bool | None = None) -> Pool:
+def _pool(settings: Settings, **how: Any) -> Pool:
     source = Source(settings.task, settings.noise_dims)
-    return open_pool(source, settings.seed_list, settings.eval_episodes, in_process=in_process, spin=spin)
+    return open_pool(source, settings.seed_list, settings.eval_episodes, **how)
 
 
 class _Run:
@@ -171,6 +181,7 @@ class _Run:
         options: Options,
         pool: Pool,
         for_evaluation: Callable[[], Pool] | None,
+        plan: Plan,
         resume: bool,
     ):
         self.settings, self.config, self.options, self.pool, self.folder = (
@@ -181,13 +192,11 @@ class _Run:
             folder,
         )
         self.seeds = settings.seed_list
-        spec = pool.spec
         changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
-        self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
-        self.tables = RunTables(folder)
-        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
-        plan = plan_for(settings, spec, options.device_memory)  # may refuse
         self.display = Display(settings, options.quiet)
+        self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
+        self.tables = RunTables(folder, self.display.say)
+        self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         self.display.plan(plan)
         if settings.steps <= self.config.exploration_steps:
             self.display.say(
@@ -199,6 +208,8 @@ class _Run:
         self.learner = Learner(plan.spec, self.seeds)
         self.step = 0
         self.evaluated_at = -1
+        self.unsaved_policies: Evaluated | None = None
+        self.failed_checkpoints = FailedCheckpoints(options.max_failed_checkpoints, self.display.say)
         self.diverged: set[int] = set()
         arrived, encoder_metrics = self._resume() if resume else (None, None)
         if resume:
@@ -212,7 +223,9 @@ class _Run:
         self.evaluator = Evaluator(self.learner, self.seeds, settings.eval_episodes, for_evaluation, pool)
         # A run without a checkpoint begins again, with the evaluation at step 0.
         purge_from = (self.step + 1 if self.step else 0) if resume else None
-        self.writers = MetricWriters(folder, settings, options.wandb, purge_from, **options.wandb_arguments)
+        self.writers = MetricWriters(
+            folder, settings, options.wandb, purge_from, self.display.say, **options.wandb_arguments
+        )
 
     def close(self) -> None:
         """End what runs next to the loop."""
@@ -229,18 +242,18 @@ class _Run:
         saved_at = self.step
         try:
             while True:
-                due = self.step % settings.eval_every == 0 or self.step == settings.steps
+                due = self.step % settings.eval_every == 0 or self.step >= settings.steps
                 if due and self.evaluated_at != self.step:
                     self._evaluate()
                 self._take_evaluation(wait=False)
                 out_of_time = limit is not None and time.monotonic() - start > limit
-                done = self.step == settings.steps
+                done = self.step >= settings.steps
                 ends = done or out_of_time or bool(signals.received)
                 regular = self.step % settings.checkpoint_every == 0 and self.step > 0
                 if ends or regular:
                     self._take_evaluation(wait=True)  # a checkpoint has every evaluation up to it
                 if (ends or regular) and saved_at != self.step:
-                    self._checkpoint()
+                    self._checkpoint(must=ends)
                     saved_at = self.step
                 if ends:
                     status = "finished" if done else "interrupted" if signals.received else "stopped"
@@ -255,9 +268,14 @@ class _Run:
             self.stopped_at_once()
             raise
         except BaseException as error:
-            self.record.write("failed", self.step)
+            with contextlib.suppress(OSError):  # the first error is the one to report
+                self.record.write("failed", self.step)
             if isinstance(error, EnvError | WorkerError):
                 self.display.say(f"failed at step {self.step:,}; once that is fixed, {self._how_to_resume()}")
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # a reader that left is none
+                raise TrainingError(
+                    f"failed at step {self.step:,}: {why(error)}; once that is fixed, {self._how_to_resume()}"
+                ) from error
             raise
         finally:
             self.writers.close()
@@ -265,7 +283,8 @@ class _Run:
 
     def stopped_at_once(self) -> None:
         """Leave the run as it is, without another checkpoint."""
-        self.record.write("failed", self.step)
+        with contextlib.suppress(OSError):
+            self.record.write("failed", self.step)
         self.display.say(f"stopped at step {self.step:,}; {self._how_to_resume()}")
 
     def _how_to_resume(self) -> str:
@@ -324,7 +343,14 @@ class _Run:
         self.clock.lap("other")
         self.evaluations += done.results
         self.tables.append_evaluations(done.results)
-        self._save_policies(done)
+        self.unsaved_policies = done
+        try:
+            self._save_policies()
+        except OSError as error:
+            self.display.say(
+                f"the policies of step {done.agent_steps:,} cannot be written ({why(error)}): they will be with "
+                "the next checkpoint; training continues"
+            )
         values = {f"return/seed{e.seed}": e.return_mean for e in done.results}
         self.writers.scalars({**values, "return/mean": float(np.mean(list(values.values())))}, done.agent_steps)
         self.display.evaluation(done.results)
@@ -332,7 +358,11 @@ class _Run:
             self.options.on_evaluation(done.results)
         self.clock.lap("evaluate")
 
-    def _save_policies(self, done: Evaluated) -> None:
+    def _save_policies(self) -> None:
+        """Write those of the last evaluation, if they are not written yet."""
+        done = self.unsaved_policies
+        if done is None:
+            return
         best = max(done.results, key=lambda e: e.return_mean)
         record = {
             "task": self.settings.task_name,
@@ -344,6 +374,7 @@ class _Run:
             "config": dataclasses.asdict(self.config),
         }
         save_policies(self.folder, self.pool.spec.spaces, record, done.policies, self.seeds)
+        self.unsaved_policies = None
 
     def _log(self) -> None:
         count, self.logged_at = self.step - self.logged_at, self.step
@@ -396,7 +427,8 @@ class _Run:
         saved = self.checkpoints.steps()
         return f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, *, must: bool) -> None:
+        """Write one. Where that fails, training continues without, unless there `must` be one because the run ends."""
         self.clock.lap("other")
         learner, arrived = self.learner, self.stepper.arrived
         assert learner.pending is not None
@@ -406,9 +438,17 @@ class _Run:
         states = jax.block_until_ready(learner.states)
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
         saved = Saved(self.step, states, learner.pending, arrived, episodes, frames, seen)
-        self.checkpoints.write(to_checkpoint(saved, self.seeds))
-        self.record.write("running", self.step)
+        self.failed_checkpoints.attempt(lambda: self._write(saved), self.step, must, self._how_to_resume)
         self.clock.lap("checkpoint")
+
+    def _write(self, saved: Saved) -> None:
+        """Write a checkpoint, and before that every evaluation up to it; OSError if that cannot be."""
+        self.tables.flush()
+        self._save_policies()
+        evaluations = self.tables.evaluations_text()
+        self.checkpoints.write(to_checkpoint(saved, self.seeds, evaluations, self.settings.to_json()))
+        self.record.last_checkpoint = saved.agent_steps
+        self.record.write("running", self.step)
 
     def _end(self, status: str, number: int) -> TrainResult:
         self.record.write(status, self.step)
@@ -423,15 +463,16 @@ class _Run:
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""
-        self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
-        steps = self.checkpoints.steps()
-        if not steps:
+        if not self.checkpoints.steps():
+            self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
             self.tables.drop_after(-1)
             self.display.say(f"{self.folder} has no checkpoint yet: from the beginning")
             return None, None
-        saved = load(self.checkpoints, steps[-1], self.learner.spec)
-        self.step = self.evaluated_at = saved.agent_steps
-        self.tables.drop_after(self.step)
+        saved, stored = load_newest(self.checkpoints, self.learner.spec, self.display.say)
+        self.checkpoints.tidy()
+        check_settings_of(self.folder, self.settings, stored)
+        self.step = self.evaluated_at = self.record.last_checkpoint = saved.agent_steps
+        self.tables.go_back(self.step, stored.evaluations, self.display.say)
         arrived = self._back_to(saved)
         if self.learner.frames is not None and saved.frames is not None:
             self.learner.frames.rings = saved.frames

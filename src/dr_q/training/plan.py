@@ -106,6 +106,12 @@ def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 
     config = settings.config
     shortest = 1 if spec.can_terminate or spec.episode_length is None else spec.episode_length
     least = rp.smallest_capacity(config.horizon, spec.obs.stack)
+    if config.replay_capacity < least:
+        stacked = f" and {spec.obs.stack} stacked frames" if spec.obs.stack > 1 else ""
+        raise ConfigError(
+            f"{spelled('replay_capacity')} must be at least {least} for windows of {config.horizon} transitions"
+            f"{stacked}, got {config.replay_capacity}"
+        )
     capacity = max(rp.slots_to_fill(settings.steps, config.replay_capacity, shortest), least)
     for on_host in (False, True):
         plan = _plan(LearnerSpec(config, spec.spaces.sizes(), capacity, on_host), settings.seeds, devices, memory)

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import shared_memory
 from typing import Protocol, runtime_checkable
 
@@ -35,6 +35,8 @@ _POLL_FOR = 0.02
 
 Observations = dict[str, np.ndarray]
 """An array for each part of the observation, with leading axes."""
+Accept = Callable[[EnvSpec], None]
+"""Raises an error if the run must not be started with such environments."""
 
 
 def cores() -> int:
@@ -105,6 +107,7 @@ def open_pool(
     in_process: bool,
     timeout: float = DEFAULT_TIMEOUT,
     spin: bool | None = None,
+    accept: Accept = lambda _: None,
 ) -> Pool:
     """Make a pool for the seeds.
 
@@ -115,10 +118,17 @@ def open_pool(
         in_process: Whether all simulators run in this process; otherwise each seed has a process.
         timeout: Seconds after which a process that does not answer is given up.
         spin: Whether to poll shared memory rather than wait on pipes; by default if there are cores to spare.
+        accept: Called with what the first seed's environment is, before those of other seeds are started.
     """
     if in_process:
-        return InProcessPool(source, seeds, eval_episodes)
-    return ProcessPool(source, seeds, eval_episodes, timeout, spin=spin)
+        return InProcessPool(source, seeds, eval_episodes, accept=accept)
+    return ProcessPool(source, seeds, eval_episodes, timeout, spin=spin, accept=accept)
+
+
+def check_same(spec: EnvSpec, first: EnvSpec, seed: int) -> None:
+    """Refuse an environment that is not like the first seed's: their packets would be taken for each other's."""
+    if spec != first:
+        raise TaskError(f"the environment of seed {seed} has {spec.spaces}, that of the first seed {first.spaces}")
 
 
 class _WithArrays:
@@ -147,8 +157,17 @@ class _WithArrays:
 class InProcessPool(_WithArrays):
     """All simulators in this process, one after the other."""
 
-    def __init__(self, source: Source, seeds: Sequence[int], eval_episodes: int):
-        self._envs = [SeedEnvs(source.make, seed) for seed in seeds]
+    def __init__(self, source: Source, seeds: Sequence[int], eval_episodes: int, *, accept: Accept = lambda _: None):
+        self._envs: list[SeedEnvs] = []
+        try:
+            for seed in seeds:
+                self._envs.append(SeedEnvs(source.make, seed))
+                if len(self._envs) == 1:
+                    accept(self._envs[0].spec)
+                check_same(self._envs[-1].spec, self._envs[0].spec, seed)
+        except BaseException:
+            self.close()
+            raise
         self.spec = self._envs[0].spec
         self._layout = PacketLayout(self.spec.obs)
         self._arrays = SharedArrays.allocate(self.spec, len(seeds), eval_episodes)
@@ -216,6 +235,7 @@ class ProcessPool(_WithArrays):
         timeout: float = DEFAULT_TIMEOUT,
         *,
         spin: bool | None = None,
+        accept: Accept = lambda _: None,
     ):
         """`spin`: poll shared memory rather than wait to be woken; by default if cores allow."""
         self._timeout = timeout
@@ -223,23 +243,16 @@ class ProcessPool(_WithArrays):
         self._workers: list[WorkerProcess] = []
         self._memory: shared_memory.SharedMemory | None = None
         try:
-            self._start(source, seeds, eval_episodes)
+            self._start(source, seeds, eval_episodes, accept)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, source: Source, seeds: Sequence[int], eval_episodes: int) -> None:
-        for index, seed in enumerate(seeds):  # all start at once; each answers with its spec, or with why it cannot
-            worker = WorkerProcess(seed, _WORKER)
-            self._workers.append(worker)
-            worker.write_message((source, index, seed))
-        specs = []
-        for worker in self._workers:
-            answer = worker.read_message(self._timeout)
-            if isinstance(answer, str):
-                raise TaskError(answer)
-            specs.append(answer)
-        self.spec: EnvSpec = specs[0]
+    def _start(self, source: Source, seeds: Sequence[int], eval_episodes: int, accept: Accept) -> None:
+        self.spec: EnvSpec = self._start_workers(source, seeds, range(1))[0]
+        accept(self.spec)
+        for seed, spec in zip(seeds[1:], self._start_workers(source, seeds, range(1, len(seeds))), strict=True):
+            check_same(spec, self.spec, seed)
         self._layout = PacketLayout(self.spec.obs)
         count = len(self._workers)
         size = SharedArrays.bytes_needed(self.spec, count, eval_episodes)
@@ -247,6 +260,20 @@ class ProcessPool(_WithArrays):
         self._arrays = SharedArrays.over(self._memory.buf, self.spec, count, eval_episodes)
         for worker in self._workers:
             worker.write_message((self._memory.name, count, eval_episodes, _POLL_FOR if self._spin else 0.0))
+
+    def _start_workers(self, source: Source, seeds: Sequence[int], which: range) -> list[EnvSpec]:
+        """Start these, all at once; each answers with its spec, or with why it cannot."""
+        for index in which:
+            worker = WorkerProcess(seeds[index], _WORKER)
+            self._workers.append(worker)
+            worker.write_message((source, index, seeds[index]))
+        specs = []
+        for index in which:
+            answer = self._workers[index].read_message(self._timeout)
+            if isinstance(answer, str):
+                raise TaskError(answer)
+            specs.append(answer)
+        return specs
 
     def begin(self) -> Observations:
         """First observations."""

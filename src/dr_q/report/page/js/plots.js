@@ -83,7 +83,7 @@ const lineChart = (width, chart) => {
 };
 
 /** Values with intervals in rows; several to a row below each other. */
-const dotChart = (width, { label, rows, kind, reference = null, range = null, labelShare = 0.4 }) => {
+const dotChart = (width, { label, rows, kind, reference = null, range = null, labelShare = 0.4, xText = plainTick }) => {
   const gap = 12, pad = 9, top = 4, bottom = 20;
   const left = Math.min(230, Math.max(84, width * labelShare)), right = 14;
   const tall = rows.map((row) => Math.max(22, row.items.length * gap + pad));
@@ -95,7 +95,7 @@ const dotChart = (width, { label, rows, kind, reference = null, range = null, la
   const X = (x) => left + ((x - low) / (high - low || 1)) * (width - left - right);
   for (const x of ticks(low, high, width - left > 260 ? 6 : 4.5)) {
     root.append(svg("line", { class: x === 0 ? "axis zero" : "axis", x1: X(x), x2: X(x), y1: top, y2: height - bottom }));
-    root.append(svg("text", { x: X(x), y: height - 6, "text-anchor": "middle" }, plainTick(x)));
+    root.append(svg("text", { x: X(x), y: height - 6, "text-anchor": "middle" }, xText(x)));
   }
   const upright = (x, name) => svg("line", { class: name, x1: X(x), x2: X(x), y1: top, y2: height - bottom });
   if (reference !== null) root.append(upright(reference, "reference"));

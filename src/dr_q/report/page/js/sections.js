@@ -45,6 +45,28 @@ const renderCurves = () => {
   if (!groups.children.length) groups.append(empty(FILTERED));
 };
 
+const renderReferences = () => {
+  $("reference").hidden = !data.references.length;
+  const box = $("reference-charts");
+  forget(box);
+  if (!data.references.length) return;
+  for (const found of data.references.filter((one) => one.preset === data.base && visible(one))) {
+    const s = series.get(found.series);
+    const chartOf = (label, rows) => {
+      const height = rows.reduce((sum) => sum + 22, 24);
+      const chart = { label, rows, kind: "share", reference: 0, labelShare: 0.42, xText: percentTick };
+      return chartNode((width) => dotChart(width, chart), height);
+    };
+    const suites = found.suites.filter((one) => one.suite === "all" || state.suites.has(one.suite))
+      .map((one) => ({ label: one.label, items: [{ s, triple: one.value, what: "difference" }] }));
+    const tasks = found.tasks.filter(visible)
+      .map((one) => ({ label: one.task, items: [{ s, triple: one.value, what: one.verdict }] }));
+    if (suites.length) box.append(card(`${found.title}: suites`, chartOf(`${found.title}, by suite`, suites)));
+    if (tasks.length) box.append(card(`${found.title}: tasks`, chartOf(`${found.title}, by task`, tasks)));
+  }
+  $("reference-table").replaceChildren(tableNode("reference", { tall: true }), tableNode("reference-tasks", { tall: true, titled: true }));
+};
+
 const renderAggregates = () => {
   const box = $("aggregate-charts");
   forget(box);
@@ -77,6 +99,9 @@ const renderProfiles = () => {
       tipTitle: (x) => `share of runs above ${x.toFixed(2)}`,
     }))));
   }
+  const notes = shownSuites().filter((suite) => Object.hasOwn(data.grounds, suite.name))
+    .map((suite) => el("li", {}, data.grounds[suite.name]));
+  $("profile-notes").replaceChildren(...notes);
   if (!box.children.length) box.append(empty(data.profiles.length ? FILTERED : data.tables.aggregates.missing));
 };
 
@@ -99,16 +124,17 @@ const renderImprovement = () => {
 const renderAblations = () => {
   const box = $("ablation-charts");
   forget(box);
-  const presets = shownPresets();
+  const presets = shownPresets().filter((s) => !s.reference);
   $("ablation-legend").replaceChildren();
-  if (presetByName.size < 2) return;
+  if (data.series.filter((s) => s.ours && !s.reference).length < 2) return;
   legend($("ablation-legend"), presets, false);
   for (const suite of shownSuites()) {
     const rows = data.tasks.filter((t) => t.suite === suite.name && matches(t.name)).map((t) => ({
       label: shortName(t.name),
-      items: presets.map((s) => ({ s, triple: finalOf(t.name, s.key)?.normalised })).filter(({ triple }) => triple),
+      items: data.sideBySide.filter((f) => f.task === t.name && f.normalised && !state.hide.has(f.series))
+        .map((f) => ({ s: series.get(f.series), triple: f.normalised, what: `${series.get(f.series).name} at ${number(f.step, "count")} steps` })),
     })).filter((row) => row.items.length);
-    const chart = { label: `${suite.title}: normalised last scores`, rows, kind: "unit", labelShare: 0.42 };
+    const chart = { label: `${suite.title}: normalised scores at common steps`, rows, kind: "unit", labelShare: 0.42 };
     const height = rows.reduce((sum, row) => sum + Math.max(22, row.items.length * 12 + 9), 24);
     if (rows.length) box.append(card(suite.title, chartNode((width) => dotChart(width, chart), height)));
   }
@@ -179,6 +205,7 @@ const render = () => {
   hideTip();
   renderSummary();
   renderCurves();
+  renderReferences();
   renderTables();
   renderAggregates();
   renderProfiles();

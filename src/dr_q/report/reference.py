@@ -1,0 +1,293 @@
+"""Reference curves: single seeds of an algorithm that our runs are compared with at equal steps.
+
+A file is either in our tidy format (`dr-q results`) or as the authors of DR.Q publish theirs: `drq.csv`, `fog.csv` and
+`simbaV2_utd2.csv` in `results/` of their repository, which name tasks in their own way and count frames.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dr_q.kit import ConfigError
+from dr_q.paper import SUITES, TaskInfo, algorithms, paper_tasks, published_score
+from dr_q.report.compare import Comparison, TaskComparison, compare
+from dr_q.report.results import COLUMNS, Result, csv_columns, read_results
+from dr_q.report.statistics import (
+    Estimate,
+    Scores,
+    bootstrap_difference,
+    by_seed,
+    mean_with_bootstrap,
+    overall,
+)
+from dr_q.run_folder import RunRecord
+
+AUTHORS_COLUMNS = ("env_name", "seed", "env_step", "value")
+"""Of the authors' files; `env_step` counts frames. `exp_name` and `metric` are used where they are there."""
+AGENT_STEP_COLUMNS = ("env_id", "seed", "agent_step", "value")
+"""The same data, counted in agent steps."""
+RETURN_METRIC = "avg_return"
+ALL_SUITES = "all"
+EARLY = 0.05
+"""Share of the published score under which neither side has learnt anything yet."""
+
+
+class Reference(NamedTuple):
+    """The runs of one algorithm in a file."""
+
+    name: str
+    """What it is listed under: the algorithm and its file."""
+    algorithm: str | None
+    """The published algorithm that it is, if it is one."""
+    results: list[Result]
+    """Their preset is `name`."""
+    unknown_tasks: list[str]
+    """Tasks of the file that are none of the paper's, as the file names them; they are left out."""
+
+
+class SuiteDifference(NamedTuple):
+    """A preset minus a reference over the tasks of a suite, in shares of the published final scores."""
+
+    suite: str
+    """ALL_SUITES: over all tasks that are compared, each with the same weight."""
+    tasks: int
+    seeds: tuple[tuple[int, int], tuple[int, int]]
+    """Of our runs and of the reference: the fewest and the most that a task has."""
+    ours: Estimate
+    theirs: Estimate
+    difference: Estimate
+    """Its interval is a stratified bootstrap's, seeds of both sides drawn anew."""
+    improvement: Estimate
+    """The chance that a run of ours is better than one of the reference."""
+
+
+class ReferenceComparison(NamedTuple):
+    """A preset and a reference at equal steps."""
+
+    preset: str
+    reference: str
+    agent_steps: int | None
+    """At which all tasks are compared; None: each at the last step that both have."""
+    pair: Comparison
+    """Task by task, in the task's own units; p-values are Holm-corrected for all tasks."""
+    shares: dict[str, Estimate]
+    """By task: the difference as a share of the published final score of DR.Q."""
+    too_early: set[str]
+    """Tasks on which neither mean has reached EARLY of the published score."""
+    suites: list[SuiteDifference]
+    """All suites together come first."""
+    missing: list[str]
+    """The paper's tasks that are not compared, because one side has no runs of them at that step."""
+
+    def sorted_tasks(self) -> list[TaskComparison]:
+        """Those with a published score, by their difference as a share of it, largest first."""
+        rows = [row for row in self.pair.tasks if row.task in self.shares]
+        return sorted(rows, key=lambda row: -self.shares[row.task].value)
+
+    def verdict(self, row: TaskComparison) -> str:
+        """Of a task; where neither side has learnt anything yet, equal scores say nothing."""
+        return "too early" if row.task in self.too_early else row.verdict
+
+
+def read_references(paths: Sequence[str | Path]) -> list[Reference]:
+    """The references in files: one for each algorithm that a file names.
+
+    Raises:
+        ConfigError: a file is in no known format, or has none of the paper's tasks, or two values for one evaluation.
+    """
+    return [found for path in map(Path, paths) for found in _read(path)]
+
+
+def reference_records(references: Iterable[Reference], runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """References as if they had been runs, on the tasks of these runs and up to their last steps."""
+    last: dict[str, int] = {}
+    for run in runs:
+        task = run.info["settings"]["task"]
+        steps = [step for points in run.evaluations.values() for step, _ in points]
+        last[task] = max([last.get(task, 0), *steps])
+    found = []
+    for reference in references:
+        for task, end in last.items():
+            own = by_seed(r for r in reference.results if r.task == task and r.agent_steps <= end)
+            seeds = {seed: sorted(points.items()) for seed, points in own.items()}
+            if seeds:
+                settings = {"task": task, "preset": reference.name}
+                found.append(RunRecord(Path(reference.name), {"settings": settings}, seeds))
+    return found
+
+
+def compare_with_reference(
+    results: Sequence[Result], reference: Reference, preset: str, at: int | None = None
+) -> ReferenceComparison | None:
+    """Our results of one preset and a reference at equal steps; None: they have no task and step in common.
+
+    Args:
+        results: of any presets.
+        reference: what to compare with.
+        preset: whose results to compare.
+        at: the step; tasks that a side has no evaluation of there are left out. By default the last that both have.
+    """
+    ours = [r for r in results if r.preset == preset and (at is None or r.agent_steps == at)]
+    theirs = [r for r in reference.results if at is None or r.agent_steps == at]
+    ours, theirs = ([r for r in side if r.agent_steps > 0] for side in (ours, theirs))
+    try:
+        pair = compare(ours, theirs, (preset, reference.name))
+    except ConfigError:  # no task in common
+        return None
+    published = {row.task: score.mean for row in pair.tasks if (score := published_score(row.task)) is not None}
+    shares = {
+        row.task: Estimate(*(x / published[row.task] for x in row.difference))
+        for row in pair.tasks
+        if row.task in published
+    }
+    early = {
+        row.task
+        for row in pair.tasks
+        if row.task in published and max(of.mean for of in row.samples) < EARLY * published[row.task]
+    }
+    steps = {row.task: row.agent_steps for row in pair.tasks}
+    sides = [_shares(side, steps, published) for side in (ours, theirs)]
+    compared = set(steps)
+    return ReferenceComparison(
+        preset,
+        reference.name,
+        at,
+        pair,
+        shares,
+        early,
+        _suite_differences(sides[0], sides[1]),
+        [task for task in paper_tasks() if task not in compared],
+    )
+
+
+def _shares(results: Iterable[Result], steps: dict[str, int], published: dict[str, float]) -> Scores:
+    """Scores at these steps as shares of the published final scores."""
+    found: Scores = {}
+    for r in results:
+        if r.task in published and r.agent_steps == steps.get(r.task):
+            found.setdefault(r.task, {})[r.seed] = r.score / published[r.task]
+    return dict(sorted(found.items()))
+
+
+def _suite_differences(ours: Scores, theirs: Scores) -> list[SuiteDifference]:
+    """Over all tasks, and over those of each suite."""
+    by_suite: dict[str, list[str]] = {ALL_SUITES: list(ours)}
+    for suite in SUITES:
+        by_suite[suite] = [name for name in ours if paper_tasks()[name].suite == suite]
+    found = []
+    for suite, tasks in by_suite.items():
+        sides = [{task: side[task] for task in tasks} for side in (ours, theirs)]
+        if not tasks:
+            continue
+        counts = [[len(seeds) for seeds in side.values()] for side in sides]
+        found.append(
+            SuiteDifference(
+                suite,
+                len(tasks),
+                ((min(counts[0]), max(counts[0])), (min(counts[1]), max(counts[1]))),
+                mean_with_bootstrap(sides[0]),
+                mean_with_bootstrap(sides[1]),
+                bootstrap_difference(sides[0], sides[1]),
+                overall(sides[0], sides[1])[1],
+            )
+        )
+    return found
+
+
+def _read(path: Path) -> list[Reference]:
+    if not path.is_file():
+        raise ConfigError(
+            f"--reference {path} is not a file; give a CSV file of dr-q results, or results/drq.csv of the authors' "
+            "repository"
+        )
+    have = set(csv_columns(path))
+    if have >= set(COLUMNS):
+        results, unknown = read_results([path]), []
+    elif have >= set(AUTHORS_COLUMNS) or have >= set(AGENT_STEP_COLUMNS):
+        results, unknown = _read_authors(path, in_frames=have >= set(AUTHORS_COLUMNS))
+    else:
+        raise ConfigError(
+            f"{path} has the columns {', '.join(sorted(have)) or '(none)'}; a reference needs {', '.join(COLUMNS)} "
+            f"(dr-q results) or {', '.join(AUTHORS_COLUMNS)} (results/drq.csv of the authors' repository)"
+        )
+    if not results:
+        raise ConfigError(f"{path} has none of the paper's tasks; it has {', '.join(unknown[:5]) or 'no rows'}")
+    by_name: dict[str, list[Result]] = {}
+    for result in results:
+        by_name.setdefault(result.preset, []).append(result)
+    found = []
+    for given, own in by_name.items():
+        algorithm = _algorithm(given)
+        name = f"{algorithm or given} ({path.name})"
+        found.append(Reference(name, algorithm, [r._replace(preset=name) for r in own], unknown))
+    return found
+
+
+def _read_authors(path: Path, in_frames: bool) -> tuple[list[Result], list[str]]:
+    """Results of a file of the authors', and its tasks that are none of the paper's."""
+    tasks = {_authors_name(task): info for task, info in paper_tasks().items()}
+    task_column, step_column = ("env_name", "env_step") if in_frames else ("env_id", "agent_step")
+    found: dict[tuple[str, str, int, int], Result] = {}
+    unknown: dict[str, None] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        for number, row in enumerate(csv.DictReader(file), start=2):
+            info = tasks.get(row[task_column].replace("-", "_"))
+            if info is None:
+                unknown[row[task_column]] = None
+            elif row.get("metric", RETURN_METRIC) == RETURN_METRIC:
+                result = _authors_result(path, number, row, info, step_column, in_frames)
+                key = result[:4]
+                if key in found and found[key].score != result.score:
+                    raise ConfigError(
+                        f"{path}, line {number}: a second value for {row[task_column]}, seed {result.seed} at "
+                        f"{row[step_column]}; each evaluation must be there once"
+                    )
+                found[key] = result
+    return sorted(found.values(), key=lambda r: r[:4]), list(unknown)
+
+
+def _authors_result(
+    path: Path, number: int, row: dict[str, str], info: TaskInfo, step_column: str, in_frames: bool
+) -> Result:
+    try:
+        seed, steps, score = int(float(row["seed"])), int(float(row[step_column])), float(row["value"])
+    except (TypeError, ValueError):
+        steps, seed, score = 0, 0, math.nan
+    if not math.isfinite(score):
+        raise ConfigError(
+            f"{path}, line {number}: seed, {step_column} and value must be numbers; got {row['seed']!r}, "
+            f"{row[step_column]!r}, {row['value']!r}"
+        )
+    name = row.get("exp_name") or path.stem
+    return Result(info.name, name, seed, steps // info.action_repeat if in_frames else steps, score, {})
+
+
+def _authors_name(task: str) -> str:
+    """dmc-visual/walker-run is visual_walker_run there."""
+    family, _, name = task.partition("/")
+    return (f"visual-{name}" if family == "dmc-visual" else name).replace("-", "_")
+
+
+def _algorithm(name: str) -> str | None:
+    """The published algorithm whose name a name begins with: DR.Q of drq, SimBaV2 of simbaV2_utd2."""
+    plain = _plain(name)
+    fitting = [algorithm for algorithm in algorithms() if plain.startswith(_plain(algorithm))]
+    return max(fitting, key=len, default=None)
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+__all__ = [
+    "ALL_SUITES",
+    "EARLY",
+    "Reference",
+    "ReferenceComparison",
+    "SuiteDifference",
+    "compare_with_reference",
+    "read_references",
+    "reference_records",
+]
