@@ -76,7 +76,7 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc-easy", "--mem", "8G"], "--slurm-script, --slurm-header and --mem need --slurm"),
         (["dmc-easy", "--presets", ""], "unknown preset ''; presets: dr.q"),
         (["dmc-easy", "--preset-file", "nowhere.toml"], "nowhere.toml cannot be read as a TOML file of presets"),
-        (["dmc-easy", "--seeds", "100000000"], "--seeds 100,000,000 is more than one job may train, 1,024"),
+        (["dmc-easy", "--seeds", "100000000"], "--seeds must be a whole number between 1 and 1000, got 100000000"),
         (["dmc-easy", "--gpus-per-job", "nan"], "--gpus-per-job must be a number between 0 and 1, or a whole number"),
         (["dmc-easy", "--cpus-per-job", "inf"], "--cpus-per-job must be a number, more than 0, got inf"),
         (["dmc-easy", "--dry-run", "--throughput", "nan"], "--throughput must be a number, more than 0, got nan"),
@@ -252,7 +252,7 @@ def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with driver._only_driver(tmp_path / "sweep"):  # pyright: ignore[reportPrivateUsage]
+    with driver.only_driver(tmp_path / "sweep"):
         assert (tmp_path / "sweep").is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Commands that train many runs as one unit: sweep, experiment."""
+"""Commands that train many runs as one unit: sweep, tune, experiment; and watch."""
 
 import dataclasses
 import sys
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dr_q.cli.help import as_text
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
@@ -14,6 +15,9 @@ from dr_q.kit import ConfigError
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
 from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions, parse_grid
+from dr_q.sweep.tune import TuneOptions
+
+_TUNE_SEEDS = 1
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -201,6 +205,65 @@ class RunExperiment(_Jobs):
                 print(line)
 
         return _exit_code(train)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Tune:
+    """Search settings with Optuna: `dr-q tune dmc/walker-walk --search infonce-weight=0.01..1:log --trials 30`."""
+
+    what: tuple[str, ...] = argument(
+        (), "suites and tasks; the value of a trial is the mean over them", metavar="TASK..."
+    )
+    search: tuple[str, ...] = option(
+        (), "what to try of a setting; low..high:log is a logarithmic scale", metavar="SETTING=LOW..HIGH|VALUE,VALUE"
+    )
+    preset: str = option("dr.q", "the preset to start from")
+    preset_file: Path | None = preset_file()
+    out: Path = option(Path("runs/tune"), "the search's folder: new, empty, or that of the same search", metavar="DIR")
+    tuning: dict[str, Any] = options_of(TuneOptions)
+    jobs: dict[str, Any] = options_of(SweepOptions, "gpus_per_job", "cpus_per_job", "jobs_per_gpu", "max_minutes")
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", "first_seed", *RUN_OPTIONS, seeds=_TUNE_SEEDS)
+    algorithm: dict[str, Any] = options_of(Config, by_preset=True)
+
+    def run(self) -> int:
+        """Search, and print the best settings as a command."""
+        from dr_q.sweep.spec import SweepSpec
+        from dr_q.sweep.tune import parse_search, run_tune
+
+        use_presets(self.preset_file)
+        search = parse_search(self.search)
+        run = {"seeds": _TUNE_SEEDS, **seed_as_field(self.run_settings)}
+        spec = SweepSpec(self.what, (self.preset,), **run, changes=self.algorithm)
+        for name in search:
+            if name in spec.changes:
+                raise ConfigError(f"--{name.replace('_', '-')} has a value and is searched; leave one of them out")
+        options, tuning = SweepOptions(local=True, **self.jobs), TuneOptions(**self.tuning)
+
+        def train() -> None:
+            best = run_tune(spec, search, self.out, options, tuning, say)
+            print(best.trials)
+            print(f"best: trial {best.number}, return {best.value:.1f}")
+            given = {**spec.changes, **best.settings}
+            flags = " ".join(f"--{name.replace('_', '-')} {as_text(value)}" for name, value in given.items())
+            print(f"dr-q train {spec.tasks[0]} --preset {self.preset} {flags}")
+
+        return _exit_code(train)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Watch:
+    """Show the table of a sweep or of any folder of runs, while they train: `dr-q watch runs/sweep`."""
+
+    folder: Path = argument(help="a sweep's folder, a run's, or one with runs in it", metavar="DIR")
+    once: bool = option(False, "print it once")
+    every: float = option(2.0, "seconds between looks", above=0, most=86_400)
+
+    def run(self) -> int:
+        """Show it until all is finished, or Ctrl-C."""
+        from dr_q.sweep.watch import watch
+
+        watch(self.folder, self.every, once=self.once)
+        return 0
 
 
 EXPERIMENT = Group("The paper's experiments by name.", {"list": ListExperiments, "run": RunExperiment})

@@ -111,7 +111,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
         nodes = [this_machine()] if options.local else on_ray.nodes()
         before = (record or {}).get("cpu_threads")
         share = share_of(nodes, len(spec.jobs(out)), spec.seeds, options, before)
-        with _only_driver(out):
+        with only_driver(out):
             write_spec(spec, out, before or share.cpu_threads)
             jobs = [dataclasses.replace(job, execution=execution or {}) for job in spec.jobs(out)]
             rows = [Row(job, progress_of(job)) for job in longest_first(jobs, on_gpu=share.gpus > 0)]
@@ -326,7 +326,7 @@ class _Sweep:
 
 
 @contextlib.contextmanager
-def _only_driver(out: Path) -> Iterator[None]:
+def only_driver(out: Path) -> Iterator[None]:
     """Two drivers of one sweep would train its runs twice."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / LOCK_FILE).open("a") as file:

@@ -45,8 +45,6 @@ COLLECT_LOCK_FILE = "results.lock"
 STATUS_FILE = "status.json"
 SEEDS = 10
 """The paper's."""
-MOST_SEEDS = 1_024
-"""Of one job: each seed has a simulator's process."""
 MOST_JOBS = 100_000
 RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
 """What a sweep may set of a run's `Settings`, besides seeds and noise."""
@@ -98,11 +96,6 @@ class SweepSpec:
             raise ConfigError(f"{count:,} jobs are more than a sweep may have, {MOST_JOBS:,}; give fewer values")
         for variant in self.variants():
             preset(variant.preset, **self.changes, **variant.values)
-        if isinstance(self.seeds, int) and self.seeds > MOST_SEEDS:
-            raise ConfigError(
-                f"{spelled('seeds')} {self.seeds:,} is more than one job may train, {MOST_SEEDS:,} (each seed has a "
-                f"simulator's process); add more later with {spelled('seed')} and the same {spelled('out')}"
-            )
         self.settings(self.tasks[0], Variant(self.presets[0]))
         object.__setattr__(self, "definitions", presets_of_files(self.presets))
 
@@ -145,7 +138,7 @@ class SweepSpec:
         missing = [s for s in wanted if not any(e.first_seed <= s < e.first_seed + e.seeds for e in found)]
         for first, count in _ranges(missing):
             later = f"-seeds{first}-{first + count - 1}" if mine else ""
-            folder = f"{_plain(task)}/{variant.label}{later}"
+            folder = f"{plain_task(task)}/{variant.label}{later}"
             found.append(Entry(folder, task, variant.preset, variant.values, first, count))
         return found
 
@@ -366,7 +359,7 @@ def read_record(out: Path) -> dict[str, Any] | None:
         entries = record.get("jobs")
         if entries is None:  # of an earlier version: every task with every preset
             pairs = [(task, name) for task in spec["tasks"] for name in spec["presets"]]
-            entries = [[f"{_plain(task)}/{name}", task, name, {}, 0, spec["seeds"]] for task, name in pairs]
+            entries = [[f"{plain_task(task)}/{name}", task, name, {}, 0, spec["seeds"]] for task, name in pairs]
         return {**record, "spec": spec, "jobs": [Entry(*entry) for entry in entries]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
@@ -448,7 +441,8 @@ def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _plain(task: str) -> str:
+def plain_task(task: str) -> str:
+    """A task's name as that of a folder."""
     return task.replace("/", "-").replace(":", "-")
 
 
