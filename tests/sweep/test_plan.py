@@ -65,7 +65,7 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         ),
         (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0, got 0.0"),
         (["dmc-easy", "--retries", "-1"], "--retries must be a whole number, at least 0, got -1"),
-        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0, got 0.0"),
+        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0 and at most"),
         (["dmc-easy", "--slurm", "x.sh", "--address", "auto"], "--slurm starts a Ray cluster of its own"),
         (["dmc/dog-rum", "--slurm", "x.sh"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
         (["dmc-easy", "--slurm", "x.sh", "--out", "/etc"], "/etc is not empty and no sweep"),
@@ -79,11 +79,11 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc-easy", "--seeds", "100000000"], "--seeds must be a whole number between 1 and 1000, got 100000000"),
         (["dmc-easy", "--gpus-per-job", "nan"], "--gpus-per-job must be a number between 0 and 1, or a whole number"),
         (["dmc-easy", "--cpus-per-job", "inf"], "--cpus-per-job must be a number, more than 0, got inf"),
-        (["dmc-easy", "--dry-run", "--throughput", "nan"], "--throughput must be a number, more than 0, got nan"),
+        (["dmc-easy", "--dry-run", "--throughput", "nan"], "--throughput must be a number, more than 0 and at most"),
         (["dmc-easy", "--max-minutes", "nan"], "--max-minutes must be a number, more than 0, got nan"),
         (["dmc-easy", "--grid", "infonce-weight"], "--grid must be setting=value,value,...: --grid infonce-weight="),
         (["dmc-easy", "--grid", "infonce-wait=1"], "unknown setting 'infonce_wait'; did you mean 'infonce_weight'?"),
-        (["dmc-easy", "--grid", "infonce-weight=1,x"], "--grid infonce-weight must be a number, at least 0, got 'x'"),
+        (["dmc-easy", "--grid", "infonce-weight=1,x"], "--grid infonce-weight must be a number between 0 and"),
         (["dmc-easy", "--grid", "batch-size=1", "--batch-size", "2"], "--batch-size has a value and is in the grid"),
         (["dmc-easy", "--local", "--address", "auto"], "--local runs without Ray; leave --address out"),
         (["dmc-easy", "--jobs-per-gpu", "2", "--gpus-per-job", "1"], "--jobs-per-gpu and --gpus-per-job say the same"),
@@ -383,7 +383,7 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
     monkeypatch.setenv("LINES", "8")
     monkeypatch.setenv("COLUMNS", "150")
     board = Board(rows)
-    table = board._table()
+    table = board.table()
     assert table.row_count == 4
     cells = [list(column.cells) for column in table.columns]
     assert [column[1] for column in cells[2:]] == ["5,000 / 500,000", "104.5", "2,500", "0:33 h", "running"]

@@ -219,4 +219,4 @@ def test_any_sweep_or_folder_of_runs_can_be_watched(tmp_path, capsys):
     (running.folder / "run.json").write_text("{")
     assert main(["watch", str(out / "dmc-fish-swim")]) == 0, "it may be damaged"
     assert main(["watch", str(tmp_path / "nowhere")]) == 2
-    assert "is not there; give a sweep, a run's folder" in capsys.readouterr().err
+    assert "is not there; give a run's folder or a folder of runs" in capsys.readouterr().err

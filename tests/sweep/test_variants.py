@@ -75,7 +75,7 @@ def test_presets_of_a_file_are_for_every_command_that_takes_one(mine, capsys):
         ('["a+b"]\nbatch_size = 3', "'a+b' cannot be the name of a preset"),
         ("[noise50]\nbatch_size = 3", "'noise50' cannot be the name of a preset"),
         ('["../a"]\nbatch_size = 3', "'../a' cannot be the name of a preset"),
-        ("[a]\nbatch_size = 0", "preset 'a': batch_size must be a whole number, at least 1, got 0"),
+        ("[a]\nbatch_size = 0", "preset 'a': batch_size must be a whole number between 1 and"),
         ("[a]\nbatch_sise = 1", "preset 'a': unknown setting 'batch_sise'; did you mean 'batch_size'?"),
         ("[a]\nbase = 3", "preset 'a': base must be the name of a preset, got 3"),
         ('[a]\nbase = "b"', "unknown preset 'b'"),

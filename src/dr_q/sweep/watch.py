@@ -4,8 +4,8 @@ import json
 import time
 from pathlib import Path
 
-from dr_q.kit import DamagedFileError, RunFolderError
-from dr_q.run_folder import read_run_json
+from dr_q.kit import DamagedFileError
+from dr_q.run_folder import find_runs, read_run_json, runs_without_evaluations
 from dr_q.settings import Settings, callable_name
 from dr_q.sweep.job import last_end
 from dr_q.sweep.progress import progress_of
@@ -46,11 +46,7 @@ def read_rows(folder: Path) -> list[Row]:
 
 
 def _jobs_of_runs(folder: Path) -> list[Job]:
-    if not folder.is_dir():
-        raise RunFolderError(f"{folder} is not there; give a sweep, a run's folder or a folder of runs")
-    found = sorted(path.parent for path in folder.rglob("run.json"))
-    if not found:
-        raise RunFolderError(f"{folder} holds no run and no sweep; give a folder that runs are in")
+    found = sorted({*find_runs(folder), *runs_without_evaluations([folder])})
     return [job for run in found if (job := _job_of_run(run)) is not None]
 
 
