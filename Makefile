@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: help setup demo test test-slow lint bench results docs-settings lock clean
+.PHONY: help setup demo test test-slow soak lint bench results docs-settings lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -37,6 +37,9 @@ test: $(READY)   ## the tests, but for those that take long
 
 test-slow: $(READY)  ## the tests that take half a minute or longer each
 	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m slow $(ARGS)
+
+soak: $(READY)   ## random faults against runs that are resumed, half an hour; ARGS="--faults 1000 --seed 1"
+	$(COMPILED) $(BIN)/python -m tests.faults.soak --out benchmarks/results/soak.json $(ARGS)
 
 lint: $(READY)   ## ruff and pyright
 	$(BIN)/ruff check .

@@ -17,11 +17,18 @@ def replace_file(path: Path) -> Iterator[Path]:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+        _name(error, path)
         raise
     sync_folder(path.parent)
+
+
+def _name(error: BaseException, path: Path) -> None:
+    """Say in an error which file it is of: writing itself does not."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        error.filename = str(path)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -43,9 +50,10 @@ def append_whole(path: Path, data: bytes) -> None:
             view = memoryview(data)
             while view:
                 view = view[file.write(view) or 0 :]
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 file.truncate(size)
+            _name(error, path)
             raise
 
 

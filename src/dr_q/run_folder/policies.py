@@ -1,6 +1,7 @@
 """A policy folder: a file of weights for each seed, and policy.json, which says what they are."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from dr_q.kit import RunFolderError, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.formats import FORMAT, check_format, upgrade_policy_record, upgrade_weights
 from dr_q.run_folder.json_files import Fields, read_json
-from dr_q.spaces import Spaces, spaces_from_json, spaces_to_json
+from dr_q.spaces import ContinuousActions, Spaces, spaces_from_json, spaces_to_json
 
 POLICY_FOLDER = "policy"
 """In a run's folder."""
@@ -48,12 +49,36 @@ def policy_record(path: str | Path) -> dict[str, Any]:
         raise fields.wrong("best_seed", f"one of the seeds {record['seeds']}")
     fields.whole("agent_steps")
     fields.object("config")
+    _check_optional(fields)
     try:
         record = upgrade_policy_record(record, version)
-        spaces_from_json(record["spaces"])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
+        _check_spaces(spaces_from_json(record["spaces"]))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError):
         raise fields.damaged("it has no spaces that can be read") from None
     return record
+
+
+def _check_optional(fields: Fields) -> None:
+    """Refuse fields that a record may lack, where they are not what they must be."""
+    for name, read in (("preset", fields.text), ("noise_dims", fields.whole), ("training", fields.object)):
+        if name in fields.values:
+            read(name)
+    if "returns" in fields.values:
+        for seed in fields.object("returns"):
+            if not re.fullmatch(r"[0-9]{1,10}", seed):
+                raise fields.wrong("returns", "a number for each seed")
+            fields.inner("returns").number(seed)
+
+
+def _check_spaces(spaces: Spaces) -> None:
+    """ValueError or TypeError for sizes and bounds that no environment has."""
+    for name, part in spaces.obs.parts:
+        if not isinstance(name, str) or not all(isinstance(n, int) and n > 0 for n in (*part.shape, part.stack)):
+            raise ValueError(name)
+    if isinstance(spaces.action, ContinuousActions):
+        low, high = (np.array(bounds, np.float64) for bounds in (spaces.action.low, spaces.action.high))
+        if not low.size or low.shape != high.shape or not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+            raise ValueError("bounds")
 
 
 def policy_file(path: str | Path, record: Mapping[str, Any], seed: int | None) -> tuple[Path, int]:

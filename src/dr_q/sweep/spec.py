@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.config import (
+    MOST_STEPS,
     PRESETS,
     Config,
     add_presets,
@@ -197,11 +198,13 @@ class SweepOptions:
     cpus_per_job: float | None = setting(
         None,
         "CPUs of a job",
-        group=_JOBS, above=0, otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
+        group=_JOBS, above=0, most=MOST_STEPS,
+        otherwise="with a GPU one for each seed and 2 more, otherwise its share of the machine",
     )  # fmt: skip
     retries: int = setting(
-        3, "how often a job that lost its worker is started again from its checkpoint", group=_JOBS, least=0
-    )
+        3, "how often a job that lost its worker is started again from its checkpoint", group=_JOBS,
+        least=0, most=MOST_STEPS,
+    )  # fmt: skip
     local: bool = setting(False, "run jobs as processes of this machine, without Ray", group=_JOBS)
     jobs_per_gpu: int | None = setting(
         None,
@@ -211,7 +214,7 @@ class SweepOptions:
     max_minutes: float | None = setting(
         None,
         "minutes after which jobs write checkpoints and the sweep stops, with exit code 0",
-        group=_JOBS, unit="minutes", above=0, otherwise="no limit",
+        group=_JOBS, unit="minutes", above=0, most=MOST_STEPS, otherwise="no limit",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

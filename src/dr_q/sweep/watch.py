@@ -21,7 +21,7 @@ def watch(folder: Path, every: float, *, once: bool = False) -> None:
     """Show the table until all runs are finished; without a terminal, or if asked for, once."""
     folder = Path(folder)
     rows = read_rows(folder)
-    board = Board(rows)
+    board = Board(rows, why=True)
     if once or not board.is_live:
         board.print_once()
         return
