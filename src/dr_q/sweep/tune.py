@@ -52,10 +52,16 @@ class Range(NamedTuple):
 class TuneOptions:
     """How to search."""
 
-    trials: int = setting(30, "number of trials, those that were made before included", group=_SEARCH, least=1)
+    trials: int = setting(
+        30, "number of trials, those that were made before included", group=_SEARCH, least=1, most=1_000_000
+    )
     prune: bool = setting(True, "whether trials that fall behind at an evaluation are stopped", group=_SEARCH)
     startup_trials: int = setting(
-        5, "trials before any is stopped, and before the search is other than random", group=_SEARCH, least=1
+        5,
+        "trials before any is stopped, and before the search is other than random",
+        group=_SEARCH,
+        least=1,
+        most=1_000_000,
     )
     search_seed: int = setting(0, "seed of the search itself", group=_SEARCH, least=0, most=2**32 - 1)
 
