@@ -52,13 +52,11 @@ class Range(NamedTuple):
 class TuneOptions:
     """How to search."""
 
-    trials: int = setting(
-        30, "number of trials, those that were made before included", group=_SEARCH, least=1, most=1_000_000
-    )
+    trials: int = setting(30, "trials in all, earlier ones included", group=_SEARCH, least=1, most=1_000_000)
     prune: bool = setting(True, "whether trials that fall behind at an evaluation are stopped", group=_SEARCH)
     startup_trials: int = setting(
         5,
-        "trials before any is stopped, and before the search is other than random",
+        "random trials at the beginning, none of which is stopped",
         group=_SEARCH,
         least=1,
         most=1_000_000,
