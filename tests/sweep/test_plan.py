@@ -478,6 +478,7 @@ def test_a_slurm_script_is_not_overwritten(tmp_path, capsys):
     ("raised", "code", "line"),
     [
         (SweepInterrupted(15, Path("out")), 143, "dr-q: stopped by SIGTERM; the same command continues out\n"),
+        (SweepInterrupted(0, Path("out")), 0, "dr-q: stopped: the time given is up; the same command continues out\n"),
         (SweepFailed(["a", "b"], Path("out/results.csv")), 1, "dr-q: a\ndr-q: b\n"),
     ],
 )

@@ -105,6 +105,16 @@ def test_a_grid_is_every_combination_with_every_preset():
     assert "--seed 10" in words
 
 
+def test_a_combination_of_many_settings_has_a_folder_that_can_be(tmp_path):
+    names = ("actor_weight_decay", "critic_weight_decay", "encoder_weight_decay", "actor_learning_rate", "discount")
+    names += ("critic_learning_rate", "encoder_learning_rate", "infonce_temperature", "exploration_noise")
+    spec = SweepSpec(("gym/Ant-v4",), ("dr.q",), 1, grid=dict.fromkeys(names, (0.123456789, 0.5)))
+    jobs = spec.jobs(tmp_path)
+    assert len({job.folder for job in jobs}) == len(jobs) == 2**9
+    assert all(len(job.folder.name) < 220 for job in jobs)
+    assert jobs[0].preset.count("=") == 9, "tables have the whole name"
+
+
 def test_more_of_anything_extends_the_folder(tmp_path):
     def folders(tasks=("gym/Ant-v4",), presets=("dr.q",), seeds=2, **more):
         spec = SweepSpec(tasks, presets, seeds, **more)

@@ -12,6 +12,7 @@ another job: `dr.q-seeds5-9`.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
@@ -52,6 +53,7 @@ RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
 GROWING = ("tasks", "presets", "seeds", "first_seed", "grid", "definitions")
 """What may be different when a sweep's folder is used again: more of it adds jobs."""
 _JOBS = "Jobs"
+_LONGEST_NAME = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +141,7 @@ class SweepSpec:
         missing = [s for s in wanted if not any(e.first_seed <= s < e.first_seed + e.seeds for e in found)]
         for first, count in _ranges(missing):
             later = f"-seeds{first}-{first + count - 1}" if mine else ""
-            folder = f"{plain_task(task)}/{variant.label}{later}"
+            folder = f"{plain_task(task)}/{_short(variant.label)}{later}"
             found.append(Entry(folder, task, variant.preset, variant.values, first, count))
         return found
 
@@ -147,7 +149,7 @@ class SweepSpec:
         """A job of the sweep's folder."""
         variant = Variant(entry.preset, entry.values)
         settings = self.settings(entry.task, variant, entry.first_seed, entry.seeds)
-        later = Path(entry.folder).name.removeprefix(variant.label).replace("-seeds", " seeds ")
+        later = Path(entry.folder).name.removeprefix(_short(variant.label)).replace("-seeds", " seeds ")
         return Job(settings, out / entry.folder, variant.label + later, self.definitions)
 
     def to_json(self) -> dict[str, Any]:
@@ -342,6 +344,13 @@ def _grid(grid: Mapping[str, Iterable[Any]], changes: Mapping[str, Any]) -> dict
         if not found[name]:
             raise ConfigError(f"the grid has no value for {name}")
     return found
+
+
+def _short(label: str) -> str:
+    """A variant's name as that of a folder: file systems allow 255 characters, with what is added to it."""
+    if len(label) <= _LONGEST_NAME:
+        return label
+    return f"{label[:_LONGEST_NAME]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
 def _ranges(seeds: Iterable[int]) -> Iterator[tuple[int, int]]:
