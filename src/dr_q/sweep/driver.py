@@ -107,7 +107,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
     out = Path(out).resolve()
     record = check_folder(spec, out)
     check_tasks(spec)
-    with contextlib.nullcontext() if options.local else on_ray.cluster(options):
+    with contextlib.nullcontext(False) if options.local else on_ray.cluster(options) as ours:
         nodes = [this_machine()] if options.local else on_ray.nodes()
         before = (record or {}).get("cpu_threads")
         share = share_of(nodes, len(spec.jobs(out)), spec.seeds, options, before)
@@ -115,7 +115,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
             write_spec(spec, out, before or share.cpu_threads)
             jobs = [dataclasses.replace(job, execution=execution or {}) for job in spec.jobs(out)]
             rows = [Row(job, progress_of(job)) for job in longest_first(jobs, on_gpu=share.gpus > 0)]
-            stopped = _train(rows, share, options, out)
+            stopped = _train(rows, share, options, out, ours)
             results = collect(jobs_of_folder(out), out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
         if stopped is not None and not all(row.state in ("finished", "failed") for row in rows):
@@ -125,14 +125,14 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
         return results
 
 
-def _train(rows: list[Row], share: Share, options: SweepOptions, out: Path) -> int | None:
+def _train(rows: list[Row], share: Share, options: SweepOptions, out: Path, ours: bool) -> int | None:
     """Run all jobs; the signal that stopped them, 0 if the time was up, None if nothing did."""
     second_signal = contextlib.suppress(KeyboardInterrupt)
-    shared_gpu = not options.local and options.address is None and 0 < share.gpus < 1
+    shared_gpu = ours and 0 < share.gpus < 1
     with Board(rows) as board, Signals() as signals, contextlib.ExitStack() as stack:
         if shared_gpu:
             stack.callback(MultiProcessService(board.say).close)
-        jobs: Jobs = ProcessJobs(share, board.say) if options.local else on_ray.RayJobs(share, options)
+        jobs: Jobs = ProcessJobs(share, board.say) if options.local else on_ray.RayJobs(share, ours=ours)
         sweep = _Sweep(rows, share, options, board, out, jobs)
         with second_signal:
             try:
@@ -188,6 +188,7 @@ class _Sweep:
         self._attempts: dict[Path, str] = {}
         self._lost: dict[Path, int] = {row.job.folder: 0 for row in rows}
         self._nodes_lost: dict[Path, int] = {row.job.folder: 0 for row in rows}
+        self._status: tuple[str, list[dict[str, Any]]] = ("", [])
         self.stopping = False
 
     def go(self, signals: Signals) -> None:
@@ -217,23 +218,22 @@ class _Sweep:
 
     def write_status(self, state: str) -> None:
         """status.json: what the table shows, for other terminals."""
-        record = {
-            "state": state,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "jobs": [
-                {
-                    "folder": row.job.folder.relative_to(self._out).as_posix(),
-                    "state": row.state,
-                    "note": row.note,
-                    "agent_steps": row.progress.agent_steps,
-                    "steps": row.job.settings.steps,
-                    "return": row.progress.score,
-                }
-                for row in self._rows
-            ],
-        }
+        jobs = [
+            {
+                "folder": row.job.folder.relative_to(self._out).as_posix(),
+                "state": row.state,
+                "note": row.note,
+                "agent_steps": row.progress.agent_steps,
+                "steps": row.job.settings.steps,
+                "return": row.progress.score,
+            }
+            for row in self._rows
+        ]
+        if (state, jobs) == self._status:
+            return
+        self._status = (state, jobs)
+        process = {"host": socket.gethostname(), "pid": os.getpid()}
+        record = {"state": state, **process, "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "jobs": jobs}
         with contextlib.suppress(OSError):  # a full disk does not stop jobs
             write_text(self._out / STATUS_FILE, json.dumps(record, indent=1) + "\n")
 
