@@ -31,9 +31,17 @@ def files(*patterns: str) -> list[Path]:
     return found
 
 
+class DamagedRecordError(ValueError):
+    """A recorded file that is not whole: a difference that it shows is none between agents."""
+
+
 def load(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:  # numpy leaves a damaged one open
+            return dict(arrays)
+    except Exception as error:  # a damaged archive fails in many ways
+        what = " ".join(str(error).split())
+        raise DamagedRecordError(f"{path} is damaged ({type(error).__name__}: {what}); record it anew") from None
 
 
 def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -35,6 +35,7 @@ NOT_IN_CONFIG = {  # the optimiser and the initialisers, which are code
 NOT_IN_TABLE = {
     "sampling",
     "pixel_shift",
+    "normalise_observations",
     "gumbel_temperature",
     "done_weight",
     "reward_scaling",

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -18,9 +19,12 @@ from scipy import stats
 import dr_q
 from dr_q.cli import main
 from dr_q.kit import ConfigError
+from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.watch import evaluate_policy
 from dr_q.report import Result, read_results
-from dr_q.report.statistics import difference
+from dr_q.report.comparison_files import read_comparisons, write_comparisons
+from dr_q.report.numbers import with_interval
+from dr_q.report.statistics import mean
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -28,45 +32,80 @@ POLICIES = sorted(weights.parent for weights in (RESULTS / "policies").glob("*/*
 """Empty in a source distribution, which has no weights."""
 
 
-def test_the_page_is_made_from_the_runs(tmp_path):
-    """In a copy, with tables torn out: it comes back as it is."""
+PAGES = ("results.md", "results/tasks.md", "results/runs.md")
+
+
+def test_the_pages_are_made_from_the_runs(tmp_path):
+    """In a copy, with everything that is made torn out: it comes back as it is."""
     shutil.copytree(RESULTS, tmp_path / "results")
-    (tmp_path / "docs").mkdir()
-    page = (ROOT / "docs" / "results.md").read_text()
-    torn = "\n".join(line for line in page.splitlines() if not line.startswith("| `")) + "\n"
-    assert torn != page
-    (tmp_path / "docs" / "results.md").write_text(torn)
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    pages = {name: (ROOT / "docs" / name).read_text() for name in PAGES}
+    for name, page in pages.items():
+        torn = re.sub(r"(<!-- made: \w+ -->\n).*?(<!-- end -->)", r"\1\2", page, flags=re.DOTALL)
+        assert torn != page
+        (tmp_path / "docs" / name).write_text(torn)
     (tmp_path / "results" / "evaluations.csv").unlink()
     subprocess.run([sys.executable, str(tmp_path / "results" / "make.py")], check=True, capture_output=True)
-    policies = page[page.index("## Policies") : page.index("## Not run yet")]  # written by hand
-    again = (tmp_path / "docs" / "results.md").read_text()
-    assert again.replace(again[again.index("## Policies") : again.index("## Not run yet")], policies) == page
-    assert (tmp_path / "results" / "evaluations.csv").read_text() == (RESULTS / "evaluations.csv").read_text()
-    for name in ("ablations", "budget", "curves", "differences"):
-        assert (tmp_path / "docs" / "results" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (ROOT / "docs" / "results" / f"{name}.png").exists()
+    for name, page in pages.items():
+        assert (tmp_path / "docs" / name).read_text() == page, "run: make results"
+    for name in ("evaluations.csv", "repeats.csv"):
+        assert (tmp_path / "results" / name).read_text() == (RESULTS / name).read_text()
+    figures = {path.name for path in (ROOT / "docs" / "results").glob("*.png")}
+    assert figures == {path.name for path in (tmp_path / "docs" / "results").glob("*.png")}
+    assert {"differences.png", "curves-gym.png"} < figures
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (RESULTS / name).open() as file:
+        return list(csv.DictReader(file))
 
 
 def test_the_comparison_agrees_with_the_evaluations():
     results = read_results([RESULTS / "evaluations.csv"])
-    with (RESULTS / "comparison.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of("comparison.csv")
     assert rows
     for row in rows:
-        ours = [
-            r.score
-            for r in results
-            if (r.task, r.preset, r.agent_steps) == (row["task"], "dr.q", int(row["agent_steps"]))
-        ]
-        x = {name: float(value) for name, value in row.items() if name != "task"}
-        assert len(ours) == x["ours_seeds"]
+        key = (row["task"], row["preset"], int(row["agent_steps"]))
+        ours = [r.score for r in results if (r.task, r.preset, r.agent_steps) == key]
+        x = {name: float(value) for name, value in row.items() if name not in ("task", "preset", "reference")}
+        assert len(ours) == x["ours_seeds"], "compare anew: make results ARGS='--authors PATH/results/drq.csv'"
         assert np.mean(ours) == pytest.approx(x["ours"], rel=1e-4)
-        assert np.std(ours, ddof=1) == pytest.approx(x["ours_sd"], rel=1e-4)
-        sides = (x["ours"], x["ours_sd"], int(x["ours_seeds"]), x["authors"], x["authors_sd"], int(x["authors_seeds"]))
+        assert np.std(ours, ddof=1) == pytest.approx(x["ours_sd"], rel=1e-4, abs=1e-6)
+        sides = (x["ours"], x["ours_sd"], int(x["ours_seeds"]), x["theirs"], x["theirs_sd"], int(x["theirs_seeds"]))
         assert stats.ttest_ind_from_stats(*sides, equal_var=False).pvalue == pytest.approx(x["p"], rel=0.02)  # pyright: ignore
         assert x["low"] < x["difference"] < x["high"]
         assert (x["low"] > 0 or x["high"] < 0) == (x["p"] < 0.05)
         assert x["p_holm"] >= x["p"]
+    compared = {(row["task"], row["preset"]) for row in rows}
+    assert compared == {(r.task, r.preset) for r in results}, "every task with runs is compared"
+
+
+def test_the_suites_agree_with_their_tasks():
+    """Of each suite: the mean over its tasks of differences in shares of the published score."""
+    rows = rows_of("comparison.csv")
+    suites = rows_of("comparison_suites.csv")
+    assert {int(row["agent_steps"]) for row in suites} >= {25_000, 50_000}
+    for suite in suites:
+        same = [row for row in rows if all(row[name] == suite[name] for name in ("preset", "agent_steps"))]
+        own = [row for row in same if suite["suite"] in ("all", paper_tasks()[row["task"]].suite)]
+        published = [published_score(row["task"]) for row in own]
+        shares = [float(row["difference"]) / score.mean for row, score in zip(own, published, strict=True) if score]
+        assert len(own) == int(suite["tasks"])
+        assert np.mean(shares) == pytest.approx(float(suite["difference"]), rel=1e-4, abs=1e-6)
+        assert float(suite["difference_low"]) <= float(suite["difference"]) <= float(suite["difference_high"])
+        assert 0 <= float(suite["improvement"]) <= 1
+
+
+def test_the_page_says_which_tasks_are_missing():
+    have = {row["task"] for row in rows_of("comparison.csv") if int(row["agent_steps"]) in (25_000, 50_000)}
+    page = (ROOT / "docs" / "results.md").read_text()
+    said = page[page.index("<!-- made: missing -->") :]
+    said = said[: said.index("<!-- end -->")]
+    never = [task for task in paper_tasks() if task not in have]
+    assert f"{len(never)} task" in said if never else "None: all 73 tasks" in said
+    for task in never:
+        assert task.partition("/")[2] in said
+    assert f"Over {len(have)} of the paper's 73 tasks" in page
 
 
 @pytest.mark.parametrize("folder", POLICIES, ids=lambda folder: folder.name)
@@ -98,130 +137,98 @@ def test_too_few_seeds_are_not_compared(tmp_path):
     authors = ["env_id,seed,agent_step,value", *(f"cheetah-run,{seed},25000,{100 + seed}" for seed in range(10))]
     (tmp_path / "authors.csv").write_text("\n".join(authors) + "\n")
     results = [Result("dmc/cheetah-run", "dr.q", seed, 25_000, 50.0 + seed, {}) for seed in range(10)]
-    (row,) = script().compare_with(results, tmp_path / "authors.csv")
-    assert (row.ours, row.authors, row.difference, row.verdict()) == (54.5, 104.5, -50.0, "below")
-    assert script().compare_with(results[:2], tmp_path / "authors.csv") == []
+    (found,) = script().compare_with(results, tmp_path / "authors.csv")
+    (row,) = found.pair.tasks
+    assert ([of.mean for of in row.samples], row.difference.value, row.verdict) == ([54.5, 104.5], -50.0, "below")
+    with pytest.raises(ConfigError, match="have no task and step in common"):
+        script().compare_with(results[:2], tmp_path / "authors.csv")
 
 
-def test_fresh_seeds_stand_apart_from_the_first():
-    """The table's figures, from the runs' own files and the authors' numbers of the comparison."""
-    make = script()
-    runs = [make.read_run(folder) for folder in make.find_runs(RESULTS / "runs")]
-    results = read_results([RESULTS / "evaluations.csv"])
-    table = make.fresh_table(runs, results, make.read_comparison()).splitlines()[2:]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    assert [row[0] for row in rows] == sorted(4 * ["`dmc/hopper-stand`", "`gym/Ant-v4`", "`gym/Hopper-v4`"])
-    (row,) = [row for row in rows if row[:2] == ["`dmc/hopper-stand`", "100,000"]]
-    first, fresh = (
-        [r.score for r in read_results([RESULTS / "runs" / name]) if r.agent_steps == 100_000]
-        for name in ("hopper-stand", "hopper-stand-more")
-    )
-    assert row[3::2] == [f"{np.mean(x):.1f} +- {np.std(x, ddof=1):.1f} (10)" for x in (first, fresh)]
-    for gap, values in zip(row[4::2], (first, fresh), strict=True):
-        assert float(gap.split(",")[0]) == pytest.approx(np.mean(values) - float(row[2].split()[0]), abs=0.11)
-    assert make.fresh_table(runs[:1], results, make.read_comparison()) == make.NOTHING_YET
-    (c,) = [c for c in make.read_comparison() if (c.task, c.agent_steps) == ("dmc/hopper-stand", 100_000)]
-    alone = make.first_seeds_only(c, runs, results)
-    assert (c.ours_seeds, alone.ours_seeds) == (20, 10)
-    assert alone.ours == pytest.approx(np.mean(first))
-    assert alone.difference == pytest.approx(np.mean(first) - c.authors)
-
-
-def test_the_authors_own_file_counts_frames(tmp_path):
-    rows = ["visual_walker_run,0,50000,1.5", "walker_run,0,50000,2.5", "Ant_v4,0,25000,3.5", "h1hand_cabinet_v0,0,0,9"]
-    file = tmp_path / "drq.csv"
-    file.write_text("\n".join(["env_name,seed,env_step,value", *rows]) + "\n")
-    assert script().authors_seeds(file) == {
-        ("dmc-visual/walker-run", 25_000): [1.5],
-        ("dmc/walker-run", 25_000): [2.5],
-        ("gym/Ant-v4", 25_000): [3.5],
-    }
-    file.write_text("env_name,seed,env_step,value\nnothing,0,0,1\n")
-    with pytest.raises(ConfigError, match="none of the paper's tasks"):
-        script().compare_with([], file)
-    file.write_text("a,b\n1,2\n")
-    with pytest.raises(ConfigError, match="columns a, b; expected env_name"):
-        script().authors_seeds(file)
-
-
-def test_ablations_are_compared_at_the_last_step_of_both():
-    """Seeds of different lengths, and a preset without its DR.Q."""
-    task = "dmc/fish-swim"
-    results = [Result(task, "dr.q", s, step, float(step + s), {}) for s in range(4) for step in (10, 20, 30)]
-    results += [Result(task, "mr.q", s, step, float(s), {}) for s in range(4) for step in (10, 20)]
-    results.append(Result("dmc/dog-run", "mr.q", 0, 10, 1.0, {}))
-    (row,) = script().ablation_rows(results, [])
-    assert row[:5] == ("`dmc/fish-swim`", "20", "mr.q", "1.5 +- 1.3 (4)", "21.5 +- 1.3 (4)")
-    assert row[5].startswith("-20.0 [-22.2, ")
-    assert row[6:] == ("<0.01", "<0.01", "**below**", "")
-
-
-def test_ablations_beside_the_authors_seeds_are_welchs():
-    module, task, rng = script(), "dmc/fish-swim", np.random.default_rng(0)
-    sides = {"dr.q": rng.normal(90, 9, 10), "mr.q": rng.normal(80, 20, 6)}
-    theirs = rng.normal(100, 20, 8)
-    results = [Result(task, name, s, 20, float(v), {}) for name, side in sides.items() for s, v in enumerate(side)]
-    summary = (float(theirs.mean()), float(theirs.std(ddof=1)), len(theirs))
-    compared = module.Compared(task, 20, 0.0, 1.0, 10, *summary, 0.0, 0.0, 0.0, 1.0, 1.0)
-    (row,) = module.ablation_rows(results, [compared._replace(agent_steps=10, authors=0.0), compared])
-    assert row[-1] == module.with_interval(difference(sides["mr.q"], theirs), "+.1f")
-
-
-def test_pooled_seeds_are_those_of_one_sample():
-    module, rng = script(), np.random.default_rng(0)
-    a, b = rng.normal(90, 9, 10), rng.normal(80, 20, 6)
-    both = module.pooled(module.sample(a), module.sample(b))
-    assert both == pytest.approx(module.sample([*a, *b]))
-
-
-def test_pictures_of_ablations_and_of_a_whole_budget(tmp_path):
-    """A preset has its name in the legend; DR.Q is drawn no further than the others."""
-    task = "dmc/fish-swim"
-    results = [Result(task, "dr.q", s, step, float(step + s), {}) for s in range(4) for step in (10, 20, 30)]
-    for name in ("mr.q", "a"):
-        results += [Result(task, name, s, step, float(s), {}) for s in range(4) for step in (10, 20)]
-    module, drawn = script(), []
-    with pytest.MonkeyPatch.context() as patch:
-        draw = module.draw_mean
-
-        def watch(panel: Any, mine: list[Result], index: int, label: str) -> int:
-            drawn.append((label, index, draw(panel, mine, index, label)))
-            return drawn[-1][-1]
-
-        patch.setattr(module, "draw_mean", watch)
-        module.draw_ablations(results, tmp_path / "ablations.png")
-        module.draw_curves(results, [], tmp_path / "budget.png")
-    presets = [("dr.q (4 seeds)", 0, 20), ("a (4 seeds)", 1, 20), ("mr.q (4 seeds)", 2, 20)]
-    assert drawn == [*presets, ("ours", 0, 30)]
-    for name in ("ablations", "budget"):
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_interval_of_relative_differences_knows_that_both_means_are_estimates():
+def test_a_seed_of_both_folders_counts_once(monkeypatch, tmp_path):
     module = script()
-    rng = np.random.default_rng(0)
-    sides = (150.0, 9.0, 400), (100.0, 20.0, 400)  # so many that Student's t is normal
-    row = module.Compared("gym/Ant-v4", 100_000, *sides[0], *sides[1], 50.0, 40.0, 60.0, 0.1, 0.1)
-    found = module.mean_difference([row])
-    means = [rng.normal(mean, sd / count**0.5, 100_000) for mean, sd, count in sides]
-    assert found == pytest.approx([0.5, *np.quantile(means[0] / means[1] - 1, (0.025, 0.975))], abs=0.001)
-    assert "mean of" not in module.relative_table([row], [], [])  # 150 of 8,000 is too early
-    two = module.mean_difference([row, row])
-    assert two.value == pytest.approx(0.5)
-    assert two.high - two.low == pytest.approx((found.high - found.low) / 2**0.5, rel=0.01)
+    for name in ("runs", "breadth"):
+        shutil.copytree(RESULTS / "breadth" / "gym-Walker2d-v4", tmp_path / name / "walker")
+    evaluations = tmp_path / "breadth" / "walker" / "evals.csv"
+    lines = evaluations.read_text().splitlines()
+    evaluations.write_text("\n".join([lines[0], *(f"7{line}" for line in lines[1:]), *lines[1:]]) + "\n")
+    monkeypatch.setattr(module, "HERE", tmp_path)
+    found = module.our_results()
+    assert len({r.seed for r in found}) == 10, "five of each, and five of runs/ alone"
+    assert [r for r in found if r.seed < 10] == read_results([tmp_path / "runs"])
 
 
-def test_what_is_missing_is_listed():
-    module = script()
-    results = read_results([RESULTS / "evaluations.csv"])
-    missing = module.missing(results)
-    assert not {("gym/Hopper-v4", "dr.q"), ("dmc/humanoid-walk", "dr.q")} & {
-        w[:2] for w in missing if w.steps == 100_000 and w.first_seed == 0
-    }
-    without = [r for r in results if not (r.task == "gym/Hopper-v4" and r.seed == 3 and r.agent_steps == 100_000)]
-    assert ("gym/Hopper-v4", "dr.q", 10, 100_000, 0) in module.missing(without)
-    for wanted in missing:
-        assert module.missing_row(wanted)[1] in (ROOT / "docs" / "results.md").read_text()
+def test_comparisons_are_the_same_after_writing_and_reading(tmp_path):
+    authors = ["env_id,seed,agent_step,value"]
+    authors += [f"{name},{seed},25000,{300 + 7 * seed}" for name in ("cheetah-run", "Ant-v4") for seed in range(6)]
+    (tmp_path / "authors.csv").write_text("\n".join(authors) + "\n")
+    tasks = ("dmc/cheetah-run", "gym/Ant-v4")
+    results = [Result(t, "dr.q", seed, 25_000, 280.0 + 9 * seed, {}) for t in tasks for seed in range(4)]
+    found = script().compare_with(results, tmp_path / "authors.csv")
+    files = tmp_path / "tasks.csv", tmp_path / "suites.csv"
+    write_comparisons(found, *files)
+    (before,), (after,) = found, read_comparisons(*files)
+    assert after[:3] == before[:3]
+    assert after.too_early == before.too_early == {"gym/Ant-v4"}
+    assert after.missing == before.missing
+    for a, b in zip(after.pair.tasks, before.pair.tasks, strict=True):
+        assert (a.task, a.agent_steps) == (b.task, b.agent_steps)
+        assert a.difference == pytest.approx(b.difference)
+        assert a.samples[0] == pytest.approx(b.samples[0])
+        assert (a.p_holm, a.improvement) == pytest.approx((b.p_holm, b.improvement))
+        assert after.shares[a.task] == pytest.approx(before.shares[b.task])
+    for a, b in zip(after.suites, before.suites, strict=True):
+        assert (a.suite, a.tasks, a.seeds) == (b.suite, b.tasks, b.seeds)
+        assert a.difference == pytest.approx(b.difference)
+
+
+def table_of(page: str, first: str) -> list[list[str]]:
+    """The rows of the table of history.md whose head begins with these columns."""
+    lines = page[page.index(f"| {first}") :].splitlines()
+    rows = lines[2 : next(i for i, line in enumerate(lines) if not line.startswith("|"))]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def mean_and_sd(values: list[float]) -> str:
+    return f"{np.mean(values):.1f} +- {np.std(values, ddof=1):.1f} ({len(values)})"
+
+
+def test_the_history_of_fresh_seeds_is_what_the_runs_hold():
+    page = (ROOT / "docs" / "results" / "history.md").read_text()
+    rows = table_of(page, "task | agent steps | the authors' runs")
+    folders = {"`dmc/hopper-stand`": "hopper-stand", "`gym/Ant-v4`": "ant-v4", "`gym/Hopper-v4`": "hopper-v4"}
+    assert len(rows) == 12
+    theirs = {(row["task"], row["agent_steps"]): row for row in rows_of("comparison.csv") if row["preset"] == "dr.q"}
+    for row in rows:
+        at = int(row[1].replace(",", ""))
+        authors = theirs[row[0].strip("`"), str(at)]
+        assert row[2] == f"{float(authors['theirs']):.1f} +- {float(authors['theirs_sd']):.1f} (10)"
+        for cell, gap, name in ((3, 4, folders[row[0]]), (5, 6, f"{folders[row[0]]}-more")):
+            values = [r.score for r in read_results([RESULTS / "runs" / name]) if r.agent_steps == at]
+            assert row[cell] == mean_and_sd(values)
+            assert float(row[gap].split(",")[0]) == pytest.approx(np.mean(values) - float(authors["theirs"]), abs=0.06)
+
+
+def test_the_history_of_repeats_is_what_the_runs_hold():
+    page = (ROOT / "docs" / "results" / "history.md").read_text()
+    rows = table_of(page, "task | agent steps | these seeds")
+    assert len(rows) == 10
+    ours = read_results([RESULTS / "runs"])
+    for task, steps, mine, name, theirs, gap, _ in rows:
+        at = int(steps.replace(",", ""))
+        other = {r.seed: r.score for r in read_results([RESULTS / "repeats" / name.strip("`")]) if r.agent_steps == at}
+        same = {r.seed: r.score for r in ours if (r.task, r.preset, r.agent_steps) == (task.strip("`"), "dr.q", at)}
+        both = sorted(other.keys() & same.keys())
+        assert mine == mean_and_sd([same[seed] for seed in both])
+        assert theirs == mean_and_sd([other[seed] for seed in both])
+        assert gap == with_interval(mean([same[seed] - other[seed] for seed in both]), "+.1f")
+
+
+def test_the_history_lists_single_seeds_as_they_are():
+    page = (ROOT / "docs" / "results" / "history.md").read_text()
+    ours = read_results([RESULTS / "runs"])
+    for task in ("dmc/hopper-stand", "gym/Hopper-v4"):
+        values = sorted(r.score for r in ours if (r.task, r.agent_steps) == (task, 100_000))
+        assert f"| `{task}`, 100,000: our seeds | {' '.join(f'{x:.0f}' for x in values)} |" in page
 
 
 def test_a_folder_of_runs_is_drawn_by_task(tmp_path, capsys):

@@ -184,7 +184,7 @@ def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
     return {renamed.get(name, name): value for name, value in given.items()}
 
 
-_LARGEST_BIN = 80.0
+LARGEST_BIN = 80.0
 """Largest bound of the reward's bins, before symexp; symexp of much larger values overflows float32 to infinity."""
 
 
@@ -193,9 +193,15 @@ def _is_number(x: Any) -> bool:
 
 
 def _is_reward_range(x: Any) -> bool:
-    return len(x) == 2 and all(map(_is_number, x)) and -_LARGEST_BIN <= x[0] < x[1] <= _LARGEST_BIN
+    return len(x) == 2 and all(map(_is_number, x)) and -LARGEST_BIN <= x[0] < x[1] <= LARGEST_BIN
 
 
+def _is_parts(x: Any) -> bool:
+    return isinstance(x, str) and all(name.strip() for name in x.split(","))
+
+
+NORMALISE_NONE, NORMALISE_ALL = "none", "all"
+"""Values of `normalise_observations` besides names of parts."""
 _ACTIVATIONS = typing.get_args(Activation)
 _DATA, _TARGETS, _SAMPLING, _ENCODER = "Acting and data", "Targets and returns", "Sampling", "Encoder"
 _ACTOR, _CRITICS, _MRQ = "Actor", "Critics", "MR.Q only"
@@ -222,6 +228,12 @@ class Config:
         1_000_000,
         "slots of the replay buffer; a run allocates only what it can fill",
         group=_DATA, paper="Replay buffer size", unit="slots", least=1, most=MOST_STEPS,
+    )  # fmt: skip
+    normalise_observations: str = setting(
+        NORMALISE_NONE,
+        "vectors of observations to normalise by their running mean and variance: all, or names of parts with commas "
+        "between",
+        group=_DATA, metavar="PARTS", check=("none, all, or names of parts with commas between", _is_parts),
     )  # fmt: skip
     batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1, most=65_536)
 
@@ -302,7 +314,7 @@ class Config:
         (-10.0, 10.0),
         "range of the bins before symexp; +-10 covers rewards of +-22,025",
         group=_ENCODER, paper="Encoder reward range", metavar="LOW HIGH",
-        check=(f"two numbers, the lower first, within +-{_LARGEST_BIN:g}", _is_reward_range),
+        check=(f"two numbers, the lower first, within +-{LARGEST_BIN:g}", _is_reward_range),
     )  # fmt: skip
     encoder_horizon: int = setting(
         5, "steps the latent model is rolled out", group=_ENCODER, paper="Encoder horizon", symbol="H",
@@ -491,7 +503,7 @@ def add_presets(presets: Mapping[str, Mapping[str, Any]]) -> None:
                 "number, which stands for noisy states"
             )
         try:
-            config = preset("dr.q", **changes)
+            config = preset("dr.q", **{field: plain_value(value) for field, value in changes.items()})
         except ConfigError as error:
             raise ConfigError(f"preset '{name}': {error}") from None
         PRESETS[name] = {field: getattr(config, field) for field in current_names(changes, Config)}

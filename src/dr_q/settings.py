@@ -15,17 +15,17 @@ from dr_q.config import (
     setting,
     settings_of,
 )
-from dr_q.envs import DEFAULT_AGENT_STEPS, canonical, default_steps
+from dr_q.envs import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, canonical, default_eval_every, default_steps
 from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
     import gymnasium
 
 EVAL_EPISODES = 10
-EVAL_EVERY = 5_000
+EVAL_EVERY = DEFAULT_EVAL_EVERY
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
-_LARGEST_SEED = 2**32 - 1
+LARGEST_SEED = 2**32 - 1
 _CALLABLE = "callable:"
 """What the recorded name of a task begins with where an environment came from a callable."""
 _RUN, _EXECUTION = "Run", "Execution"
@@ -38,7 +38,7 @@ class Settings:
     task: "str | Callable[[], gymnasium.Env]"
     preset: str
     config: Config
-    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=_LARGEST_SEED, called="seed")
+    first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=LARGEST_SEED, called="seed")
     seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
@@ -47,8 +47,10 @@ class Settings:
         otherwise=f"the task's budget (the paper's, or its family's); {DEFAULT_AGENT_STEPS} for other tasks",
     )  # fmt: skip
     eval_every: int = setting(
-        EVAL_EVERY, "agent steps between evaluations", group=_RUN, unit="agent steps", least=1, most=MOST_STEPS
-    )
+        DEFAULT_EVAL_EVERY,
+        "agent steps between evaluations",
+        group=_RUN, unit="agent steps", least=1, most=MOST_STEPS, otherwise=f"{DEFAULT_EVAL_EVERY}; 100000 for Atari",
+    )  # fmt: skip
     eval_episodes: int = setting(
         EVAL_EPISODES, "episodes of each evaluation", group=_RUN, unit="episodes", least=1, most=1_000
     )
@@ -71,9 +73,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
-        if self.first_seed + self.seeds - 1 > _LARGEST_SEED:
+        if self.first_seed + self.seeds - 1 > LARGEST_SEED:
             count = f"{spelled('seed')} {self.first_seed} with {self.seeds} seeds"
-            raise ConfigError(f"{count} ends above the largest seed, {_LARGEST_SEED}")
+            raise ConfigError(f"{count} ends above the largest seed, {LARGEST_SEED}")
 
     @property
     def task_name(self) -> str:
@@ -139,6 +141,19 @@ class Execution:
         "largest memory to use of each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
     )  # fmt: skip
+    deterministic: bool = setting(
+        False, "on a GPU, compute the same bytes in every run, more slowly; a CPU does so anyway", group=_EXECUTION
+    )
+    env_timeout: float = setting(
+        300.0,
+        "seconds after which an environment that does not answer has failed",
+        group=_EXECUTION, unit="seconds", above=0, most=MOST_STEPS,
+    )  # fmt: skip
+    max_env_restarts: int = setting(
+        0,
+        "how often in a run environments that fail are started again, each in a new episode; then the run ends",
+        group=_EXECUTION, least=0, most=MOST_STEPS,
+    )  # fmt: skip
     max_failed_checkpoints: int = setting(
         3,
         "checkpoints in a row that could not be written, after which the run stops; before that it continues",
@@ -191,7 +206,7 @@ def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     """What the settings of a run are by its task and preset alone; without those of a preset that is not known here."""
     of_run = {name: field.default for name, (field, _) in settings_of(Settings).items()}
     config = dataclasses.asdict(preset(preset_name)) if is_known_preset(preset_name) else {}
-    return {**of_run, "steps": default_steps(task), **config}
+    return {**of_run, "steps": default_steps(task), "eval_every": default_eval_every(task), **config}
 
 
 def make_settings(
@@ -216,4 +231,5 @@ def make_settings(
     if steps is None:
         steps = default_steps(task)
     config = preset(preset_name, **(changes or {}))
-    return Settings(task, preset_name, config, steps=steps, **current_names(rest, Settings))
+    given = {"eval_every": default_eval_every(task), **current_names(rest, Settings)}
+    return Settings(task, preset_name, config, steps=steps, **given)

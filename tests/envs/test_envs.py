@@ -318,8 +318,9 @@ def test_all_73_tasks_by_name():
         "dmc-visual": 12,
         "hbench": 14,
         "hbench-hand": 14,
+        "atari": 57,
         "paper": 73,
-        "all": 73,
+        "all": 73 + 57,
     }
     assert tasks["hbench/h1hand-basketball-v0"].episode_length == 250
     assert tasks["gym/Ant-v4"].agent_steps == 1_000_000

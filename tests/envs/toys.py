@@ -1,7 +1,9 @@
 """Small Gymnasium environments with known answers, importable by worker processes."""
 
+import contextlib
 import json
 import os
+import re
 import sys
 import time
 from typing import Any
@@ -245,6 +247,33 @@ class Hangs(Walk):
 
     def outcome(self, action):
         if self.t == 2:
+            time.sleep(60)
+        return super().outcome(action)
+
+
+class Fails(Walk):
+    """Goes wrong once, as `how` says, in the sixth step of an episode; which process it was, it leaves in a file."""
+
+    def __init__(self, how: str, file: str) -> None:
+        super().__init__()
+        self.how, self.file = how, file
+
+    def outcome(self, action):
+        if self.t == 5:
+            try:
+                with open(self.file, "x") as file:  # noqa: PTH123 - one of several processes succeeds
+                    file.write(str(os.getpid()))
+            except FileExistsError:
+                return super().outcome(action)
+            if self.how == "dies":
+                os._exit(7)
+            if self.how == "raises":
+                raise RuntimeError("lost a leg")
+            if self.how == "computes":
+                re.match(r"(a+)+$", "a" * 60 + "b")  # for years, and no other thread of Python runs meanwhile
+            while self.how == "is stubborn":
+                with contextlib.suppress(BaseException):
+                    time.sleep(60)
             time.sleep(60)
         return super().outcome(action)
 

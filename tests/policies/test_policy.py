@@ -29,9 +29,9 @@ class MatrixObs(toys.Toy):
     observation_space = spaces.Box(-1, 1, (2, 3), np.float32)
 
 
-def policy_of(make, folder):
+def policy_of(make, folder, **changes):
     spec = make_env(make).spec
-    config = preset("dr.q", **tiny.SIZES)
+    config = preset("dr.q", **tiny.SIZES, **changes)
     networks = drq.init_networks(config, spec.spaces, jax.random.key(0))
     stacked = jax.tree.map(lambda x: x[None], networks.policy)
     record = {"task": "toy", "best_seed": 0, "agent_steps": 0, "config": dataclasses.asdict(config)}

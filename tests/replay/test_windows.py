@@ -112,6 +112,25 @@ def test_windows_hold_what_was_added(stack_size, flags):
             np.testing.assert_array_equal(n_step.next_obs[SINGLE][slot], window.obs[SINGLE][3, slot])
 
 
+@pytest.mark.parametrize("stack_size", [1, 3])
+@settings(max_examples=30)
+@given(flags=ends)
+def test_the_last_transition_of_a_truncated_episode_is_never_read(stack_size, flags):
+    """Neither its reward nor where it led: of a simulator that failed both are made up."""
+    flags = ["truncated" if flag == "both" else flag for flag in flags]
+    replay = add_all(empty(CAPACITY, stack_size), log_of(flags))
+    starts = jnp.flatnonzero(replay.storage.valid.reshape(-1)[:CAPACITY], size=CAPACITY, fill_value=-1)
+    count = int(jnp.sum(starts >= 0))
+    made_up = [number for number, flag in enumerate(flags) if flag == "truncated"]
+    for horizon in (HORIZON, 3):
+        window = rp.sample_subtrajectory(replay.storage, starts, horizon)
+        before_end = np.cumprod(np.concatenate([np.ones((1, CAPACITY)), window.not_done[:-1]]), axis=0) > 0
+        read = np.asarray(window.reward)[:, :count][before_end[:, :count]]
+        assert not set(made_up) & set(read.tolist())
+        seen = np.asarray(window.obs[SINGLE])[1:, :count][before_end[:, :count]]
+        assert not {number + 0.5 for number in made_up} & set(seen.reshape(-1).tolist())
+
+
 def test_d3_terminated_and_truncated_at_once_counts_as_terminated():
     both = add_all(empty(CAPACITY), log_of(["", "", "", "both"]))
     only = add_all(empty(CAPACITY), log_of(["", "", "", "terminated"]))

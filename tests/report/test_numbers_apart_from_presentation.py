@@ -13,7 +13,16 @@ FILES = sorted(REPORT.rglob("*.py"))
 WRITE_CELLS = {"table_files.py", "html.py"}
 """They turn a table's cells into CSV, LaTeX and JSON, and nothing else into numbers."""
 PRESENTATION = {"tables.py", "wording.py", "series.py", "figures.py", "canvas.py", "style.py", "write.py", *WRITE_CELLS}
-NUMBERS = {"statistics.py", "verdicts.py", "compare.py", "model.py", "results.py", "claims.py", "reference.py"}
+NUMBERS = {
+    "statistics.py",
+    "verdicts.py",
+    "compare.py",
+    "model.py",
+    "results.py",
+    "claims.py",
+    "reference.py",
+    "grids.py",
+}
 
 
 def modules(path: Path) -> set[str]:

@@ -153,10 +153,37 @@ def test_what_is_not_there_or_disagrees_is_said(tmp_path, capsys):
     for source, message in (("nowhere", "is not there"), ("empty", "holds no run")):
         assert main(["results", str(tmp_path / source), "--out", str(tmp_path / "out.csv")]) == 2
         assert message in capsys.readouterr().err
-    one, other = make_run(tmp_path / "one"), make_run(tmp_path / "other", score=101)
-    assert main(["results", str(one), str(other), "--out", str(tmp_path / "out.csv")]) == 2
-    error = capsys.readouterr().err
-    assert f"{other} and {one} disagree about dmc/walker-run, dr.q, seed 0 at 0 steps: 101 and 100" in error
+    twice = tmp_path / "twice.csv"
+    twice.write_text("task,preset,seed,agent_steps,return\na,b,0,1,2\na,b,0,1,3\n")
+    assert main(["results", str(twice), "--out", str(tmp_path / "out.csv")]) == 2
+    assert "twice.csv has two values for a, b, seed 0 at 1 steps: 2 and 3; keep one" in capsys.readouterr().err
+
+
+def test_several_runs_of_one_task_and_seed_are_labelled_by_run(tmp_path, capsys):
+    """Repetitions are not refused: they are listed by their folders, and what agrees keeps its preset's name."""
+    make_run(tmp_path / "runs" / "ant")
+    make_run(tmp_path / "repeats" / "ant", score=101)
+    make_run(tmp_path / "runs" / "more", seeds=(2, 3))
+    make_run(tmp_path / "runs" / "fish", task="dmc/fish-swim")
+    named = {(r.task, r.preset, r.seed) for r in read_results([tmp_path]) if r.agent_steps == 0}
+    assert named == {
+        *(("dmc/walker-run", f"dr.q ({folder}/ant)", seed) for folder in ("runs", "repeats") for seed in (0, 1)),
+        *(("dmc/walker-run", "dr.q", seed) for seed in (2, 3)),
+        *(("dmc/fish-swim", "dr.q", seed) for seed in (0, 1)),
+    }
+    out = tmp_path / "results.csv"
+    assert main(["results", str(tmp_path), "--out", str(out)]) == 0
+    assert read_results([out]) == read_results([tmp_path / "runs", tmp_path / "repeats"])
+    assert main(["compare", f"{out}@dr.q (runs/ant)", f"{out}@dr.q (repeats/ant)"]) == 0
+    assert "-1" in capsys.readouterr().out
+    report = tmp_path / "report"
+    assert main(["report", str(tmp_path / "runs"), str(tmp_path / "repeats"), "--out", str(report)]) == 0
+    assert "dr.q (repeats/ant)" in (report / "tables" / "finals.csv").read_text()
+    # A file that disagrees is listed by its name.
+    theirs = [r._replace(score=r.score + 1) for r in read_results([tmp_path / "runs" / "fish"])]
+    write_results(theirs, tmp_path / "theirs.csv")
+    both = read_results([tmp_path / "runs" / "fish", tmp_path / "theirs.csv"])
+    assert {r.preset for r in both} == {"dr.q", "dr.q (theirs.csv)"}
 
 
 @pytest.mark.parametrize("command", ["results", "plot", "report"])
@@ -189,7 +216,7 @@ def test_published_prints_a_task_a_suite_and_an_algorithm(capsys):
     ("arguments", "message"),
     [
         (["published", "dmc/cheeta-run"], "the paper has no task 'dmc/cheeta-run'; did you mean 'dmc/cheetah-run'?"),
-        (["published", "atari"], "unknown suite 'atari'"),
+        (["published", "atari"], "the paper has no task of the suite 'atari'; its suites: gym, "),
         (["published", "gym", "--algorithm", "sac"], "no scores of 'sac' in the paper; it has DR.Q, "),
     ],
 )

@@ -315,7 +315,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
         (["train", "--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["eval", "nowhere"], "no policy in nowhere"),
         (["plot", "nowhere"], "nowhere is not there; give a run's folder"),
-        (["tasks", "atari"], "unknown suite 'atari'"),
+        (["tasks", "ataris"], "unknown suite 'ataris'"),
         (["bench", "dmc/dog-rum"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'? List: dr-q tasks dmc"),
         (["bench", "--steps", "0"], "--steps must be a whole number between 1 and 1000000000, got 0"),
     ],

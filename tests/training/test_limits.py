@@ -1,12 +1,13 @@
 """What cannot be trained is refused before any process starts, in one line, from the command line and from Python."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dr_q
 from dr_q.cli import main
-from dr_q.envs import processes
+from dr_q.envs import Source, open_pool
 from dr_q.envs.processes.channel import WorkerProcess
 from dr_q.kit import DamagedFileError, TaskError
 from dr_q.report.results import read_results
@@ -54,8 +55,9 @@ def test_a_value_beyond_its_limit_is_refused(option, value, allowed, tmp_path, c
     assert not out.exists()
     if len(value) <= 400:
         name = option.replace("-", "_")
+        given: dict[str, Any] = {name: float(value) if "e" in value else int(value)}
         with pytest.raises(dr_q.ConfigError, match=f"^{name} must be {allowed}, got "):
-            dr_q.train(toys.Walk, out=out, **{name: float(value) if "e" in value else int(value)})
+            dr_q.train(toys.Walk, out=out, **given)
     assert started == []
 
 
@@ -91,7 +93,7 @@ def test_environments_of_different_seeds_must_be_alike(in_process, tmp_path):
         return env
 
     with pytest.raises(TaskError, match=r"the environment of seed 4 has .*, that of the first seed"):
-        processes.pool.open_pool(processes.pool.Source(make), [3, 4], 1, in_process=in_process)
+        open_pool(Source(make), [3, 4], 1, in_process=in_process)
 
 
 def test_a_table_with_an_endless_field_is_refused(tmp_path):

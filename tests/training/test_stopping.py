@@ -50,28 +50,6 @@ def test_too_little_exploration_is_called_that(tmp_path):
         dr_q.train(toys.Walk, exploration_steps=0)
 
 
-def test_seeds_that_diverge_are_named_and_the_run_ends_with_the_last():
-    said: list[str] = []
-    run: Any = SimpleNamespace(
-        seeds=[3, 4],
-        diverged=set(),
-        step=2_000,
-        display=SimpleNamespace(say=said.append),
-        checkpoints=SimpleNamespace(steps=list),
-    )
-    look = loop._Run._look_for_divergence  # pyright: ignore[reportPrivateUsage]
-    run._last_checkpoint = lambda: loop._Run._last_checkpoint(run)  # pyright: ignore[reportPrivateUsage]
-    fine, lost = np.array([1.0, 2.0]), np.array([1.0, np.nan])
-    look(run, {"q": fine, "loss": fine})
-    assert said == []
-    for _ in range(2):
-        look(run, {"q": fine, "loss": lost})
-    assert said == ["seed 4 has diverged: loss is NaN or infinite at step 2,000"]
-    message = r"every seed has diverged by step 2,000 \(q is NaN or infinite\).*there is no checkpoint"
-    with pytest.raises(TrainingError, match=message):
-        look(run, {"q": np.array([np.inf, np.nan]), "loss": fine})
-
-
 def signal_and_wait() -> None:
     signal.raise_signal(signal.SIGINT)
     time.sleep(60)
@@ -354,6 +332,21 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     assert {given["resume"] for given in begun} == {"allow"}
 
 
+def test_a_run_says_where_it_belongs_at_weights_and_biases_and_logs_every_seed(tmp_path, monkeypatch):
+    heard: list[Any] = []
+    run = SimpleNamespace(log=heard.append, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **given: heard.append(given) or run))
+    belongs = {"wandb_project": "thesis", "wandb_entity": "lab", "wandb_group": "grid", "wandb_tags": ("a", "b")}
+    settings = {**tiny.RUN, **tiny.SIZES, "log_every": 60}
+    dr_q.train(toys.Walk, steps=60, seeds=2, out=tmp_path / "run", wandb=True, **belongs, **settings)
+    said = {name: heard[0][name] for name in ("project", "entity", "group", "tags", "name")}
+    assert said == {"project": "thesis", "entity": "lab", "group": "grid", "tags": ["a", "b"], "name": "run"}
+    (logged,) = [values for values in heard[1:] if "train/critic_loss" in values]
+    mean = (logged["critic_loss/seed0"] + logged["critic_loss/seed1"]) / 2
+    assert logged["train/critic_loss"] == pytest.approx(mean)
+    assert logged["agent_steps"] == 60
+
+
 def test_without_weights_and_biases_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert main(["train", "gym/Hopper-v4", "--wandb", "--out", str(tmp_path / "run"), *tiny.flags()]) == 2
@@ -450,7 +443,7 @@ class Shortening(toys.Walk):
 def test_a_replay_that_runs_out_of_windows_ends_the_run_before_a_checkpoint_of_it(tmp_path):
     """The ring of 60 slots forgets the long episodes: updates would learn from whatever the last slot holds."""
     settings = {**tiny.RUN, **tiny.SIZES, "replay_capacity": 60, "in_process": True, "eval_every": 1_000}
-    with pytest.raises(TrainingError, match=r"no window of 5 transitions left .* the last checkpoint is of step \d+"):
+    with pytest.raises(TrainingError, match=r"no window of 5 transitions left .* last good checkpoint is of step \d+"):
         dr_q.train(Shortening, steps=400, out=tmp_path / "run", **settings)
     run = read_run_json(tmp_path / "run")
     assert run["status"] == "failed"

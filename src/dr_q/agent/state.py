@@ -1,5 +1,6 @@
 """What one agent is: its networks, their targets, and the optimisers' states."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -9,8 +10,8 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from dr_q.config import Config
-from dr_q.networks import Actor, DiscreteActor, Encoder, StateEncoder, TwinCritic, init_actor
-from dr_q.spaces import Spaces
+from dr_q.networks import Actor, DiscreteActor, Encoder, Normaliser, StateEncoder, TwinCritic, init_actor
+from dr_q.spaces import ObsSpec, Spaces
 
 
 class Networks(eqx.Module):
@@ -19,11 +20,17 @@ class Networks(eqx.Module):
     encoder: Encoder
     actor: Actor | DiscreteActor
     critic: TwinCritic
+    normaliser: Normaliser | None = None
+    """Of the observations that the encoder is given; None if they are not normalised. The targets' is not used."""
 
     @property
     def policy(self) -> "PolicyNetworks":
         """What acts."""
-        return PolicyNetworks(self.encoder.state, self.actor)
+        return PolicyNetworks(self.encoder.state, self.actor, self.normaliser)
+
+    def normalised(self, obs: dict[str, Array]) -> dict[str, Array]:
+        """Observations as the encoder takes them, of what the environment and the replay give."""
+        return obs if self.normaliser is None else self.normaliser(obs)
 
 
 class PolicyNetworks(eqx.Module):
@@ -31,6 +38,7 @@ class PolicyNetworks(eqx.Module):
 
     state: StateEncoder
     actor: Actor | DiscreteActor
+    normaliser: Normaliser | None = None
 
     def __call__(self, obs: dict[str, Array]) -> Float[Array, "B A"]:
         """Actions for a batch of observations: in [-1, 1], or one-hot."""
@@ -38,7 +46,7 @@ class PolicyNetworks(eqx.Module):
 
     def z_s(self, obs: dict[str, Array]) -> Float[Array, "B zs"]:
         """Latent states of a batch of observations."""
-        return self.state(obs)
+        return self.state(obs if self.normaliser is None else self.normaliser(obs))
 
 
 class Agent(eqx.Module):
@@ -74,6 +82,7 @@ def init_networks(config: Config, spaces: Spaces, key: Key[Array, ""]) -> Networ
         ),
         actor=init_actor(key_actor, config.zs_dim, spaces.action, config.actor_hidden, config.actor_activation),
         critic=TwinCritic.init(key_critic, config.zsa_dim, config.critic_hidden, config.critic_activation),
+        normaliser=Normaliser.init(spaces.obs, config.normalise_observations),
     )
 
 
@@ -88,6 +97,13 @@ def init_agent(config: Config, networks: Networks) -> Agent:
         reward_scale=jnp.ones(()),
         target_reward_scale=jnp.ones(()),
     )
+
+
+def note_observation(obs: ObsSpec, agent: Agent, frame: dict[str, Array]) -> Agent:
+    """Let the normaliser see an observation, of which `frame` is the newest step."""
+    assert agent.online.normaliser is not None
+    online = dataclasses.replace(agent.online, normaliser=agent.online.normaliser.add(obs, frame))
+    return dataclasses.replace(agent, online=online)
 
 
 def encoder_optimiser(config: Config) -> optax.GradientTransformation:

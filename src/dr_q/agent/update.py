@@ -117,7 +117,8 @@ def learn_encoder(
 ) -> tuple[Agent, EncoderMetrics]:
     """One encoder update on one of the draws; `frames` where the replay does not hold them."""
     batch = rp.sample_subtrajectory(replay.storage, draw.slots, config.encoder_horizon, frames)
-    batch = batch._replace(obs=shift_images(config, replay.spec.obs, batch.obs, draw.key_shift))
+    shifted = shift_images(config, replay.spec.obs, batch.obs, draw.key_shift)
+    batch = batch._replace(obs=agent.online.normalised(shifted))
     return encoder_step(config, agent, batch, replay.storage.has_terminated)
 
 
@@ -151,7 +152,8 @@ def learn_actor_critic(
         both = shift_images(config, replay.spec.obs, both, draw.key_shift)
         obs, next_obs = (jax.tree.map(lambda x, i=i: x[i], both) for i in (0, 1))
         sample = sample._replace(obs=obs, next_obs=next_obs)
-    batch = critic_batch(config, sample)
+    obs, next_obs = map(agent.online.normalised, (sample.obs, sample.next_obs))
+    batch = critic_batch(config, sample._replace(obs=obs, next_obs=next_obs))
     noise = draw_noise(agent.online.actor, sample.action.shape, draw.key_noise)
     agent, metrics = actor_critic_step(config, agent, batch, *noise)
     return agent, rp.write_priority(replay, draw.slots, metrics.td_error), metrics

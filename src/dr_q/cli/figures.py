@@ -9,6 +9,7 @@ from dr_q.cli.output import say, say_what_is_left_out
 from dr_q.cli.parse import Group
 from dr_q.config import MOST_STEPS
 from dr_q.kit import ConfigError
+from dr_q.settings import LARGEST_SEED
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -68,8 +69,10 @@ class Tsne(_Analysis):
     colour: Literal["value", "reward", "age"] = option(
         "value", "what colours show: the critics' value, the reward, or the age"
     )
-    seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
-    at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
+    seed: int | None = option(
+        None, "which seed", metavar="SEED", least=0, most=LARGEST_SEED, otherwise="each run's first"
+    )
+    at: int | None = option(None, "which checkpoint", metavar="STEP", least=0, most=MOST_STEPS, otherwise="the last")
 
     def run(self) -> int:
         """Compute and draw."""
@@ -103,8 +106,10 @@ class PrioritiesByAge(_Analysis):
         Path("priorities.png"), "the figure; its numbers by age are written next to it as CSV", metavar="FILE"
     )
     newest: int = option(100_000, "how many of the newest transitions", least=10, most=MOST_STEPS)
-    seed: int | None = option(None, "which seed", metavar="SEED", otherwise="each run's first")
-    at: int | None = option(None, "which checkpoint", metavar="STEP", otherwise="the last")
+    seed: int | None = option(
+        None, "which seed", metavar="SEED", least=0, most=LARGEST_SEED, otherwise="each run's first"
+    )
+    at: int | None = option(None, "which checkpoint", metavar="STEP", least=0, most=MOST_STEPS, otherwise="the last")
 
     def run(self) -> int:
         """Compute and draw."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dr_q.cli.options import Option, options_of_command
+from dr_q.config import shortened
 from dr_q.kit import ConfigError, nearest
 
 _HELP = ("-h", "--help")
@@ -85,7 +86,7 @@ def _fields(options: Sequence[Option], words: list[str]) -> dict[str, Any]:
         if taken:
             give(option, option.value(taken, option.metavar))
     if loose:
-        raise ConfigError(f"unexpected argument '{loose[0]}'")
+        raise ConfigError(f"unexpected argument {shortened(loose[0])}")
     missing = [option.usage for option in options if option.is_required and option.field not in fields]
     if missing:
         raise ConfigError(f"missing: {', '.join(missing)}")
@@ -111,7 +112,7 @@ def _give_options(options: Sequence[Option], words: list[str], give: Any) -> lis
         option = named.get(spelling) or negated[spelling]
         if option.is_flag:
             if equals:
-                raise ConfigError(f"{written} takes no value, got '{value}'")
+                raise ConfigError(f"{written} takes no value, got {shortened(value)}")
             give(option, spelling in named)
             continue
         give(option, option.value([value] if equals else _take(words, option.count), written))
@@ -140,7 +141,7 @@ def _unknown_command(name: str, group: Group) -> str:
     found = nearest(name, group.commands)
     hint = f"did you mean {found[0]}? " if found else ""
     kind = "option" if name.startswith("-") else "command"
-    return f"unknown {kind} '{name}'; {hint}commands: {', '.join(group.commands)}"
+    return f"unknown {kind} {shortened(name)}; {hint}commands: {', '.join(group.commands)}"
 
 
 def _unknown_option(written: str, known: Sequence[str]) -> str:
@@ -148,4 +149,4 @@ def _unknown_option(written: str, known: Sequence[str]) -> str:
     longer = [option for option in known if option.endswith(f"-{written.lstrip('-')}")]
     found = sorted(longer, key=len)[:_SUGGESTED] or nearest(written, known)
     hint = f"; did you mean {' or '.join(found)}?" if found else ""
-    return f"unknown option {written}{hint}"
+    return f"unknown option {written if len(written) < 200 else shortened(written)}{hint}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import say
-from dr_q.settings import EVAL_EPISODES
+from dr_q.settings import EVAL_EPISODES, LARGEST_SEED
 
 if TYPE_CHECKING:
     from dr_q.policies.policy import Policy
@@ -17,7 +17,11 @@ class Eval:
     """Evaluate a trained policy on fresh episodes."""
 
     run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
-    seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
+    seed: int | None = option(
+        None,
+        "which seed's policy",
+        metavar="SEED", least=0, most=LARGEST_SEED, otherwise="the best at the last evaluation",
+    )  # fmt: skip
     episodes: int = option(EVAL_EPISODES, "number of episodes", least=1, most=100_000)
 
     def run(self) -> int:
@@ -42,7 +46,11 @@ class Video:
 
     run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
     out: Path | None = option(None, "the file to write", metavar="FILE", otherwise="DIR/video.mp4")
-    seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
+    seed: int | None = option(
+        None,
+        "which seed's policy",
+        metavar="SEED", least=0, most=LARGEST_SEED, otherwise="the best at the last evaluation",
+    )  # fmt: skip
 
     def run(self) -> int:
         """Record."""
@@ -62,7 +70,11 @@ class Export:
 
     run_folder: Path = argument(help="a run's folder, or a policy folder", metavar="DIR")
     out: Path = option(help="the new folder", metavar="PATH")
-    seed: int | None = option(None, "which seed's policy", metavar="SEED", otherwise="the best at the last evaluation")
+    seed: int | None = option(
+        None,
+        "which seed's policy",
+        metavar="SEED", least=0, most=LARGEST_SEED, otherwise="the best at the last evaluation",
+    )  # fmt: skip
     precision: Literal["float16", "float32"] = option("float16", "of the weights")
     episodes: int = option(
         EVAL_EPISODES,

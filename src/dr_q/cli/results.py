@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import print_table, say_what_is_left_out
+from dr_q.config import MOST_STEPS
 from dr_q.kit import ConfigError
 
 
@@ -65,7 +66,7 @@ class Compare:
     at: int | None = option(
         None,
         "agent steps at which to compare, or the last evaluation before",
-        metavar="STEP", otherwise="the last that all seeds have",
+        metavar="STEP", least=0, most=MOST_STEPS, otherwise="the last that all seeds have",
     )  # fmt: skip
     json: bool = option(False, "print JSON")
 
@@ -259,7 +260,7 @@ class Report:
     at: int | None = option(
         None,
         "agent steps at which scores are taken, or the last evaluation before",
-        metavar="STEP", otherwise="the last that all seeds of a task have",
+        metavar="STEP", least=0, most=MOST_STEPS, otherwise="the last that all seeds of a task have",
     )  # fmt: skip
     reference: tuple[Path, ...] = option(
         (),

@@ -176,7 +176,7 @@ def z_sa_of(loaded: LoadedReplay, agent: drq.Agent, slots: np.ndarray) -> tuple[
 @jax.jit
 def _z_sa_and_value(agent: drq.Agent, obs: dict[str, Array], action: Array) -> tuple[Array, Array]:
     encoder = agent.online.encoder
-    z_sa = encoder.z_sa(encoder.z_s(obs), action)
+    z_sa = encoder.z_sa(encoder.z_s(agent.online.normalised(obs)), action)
     return z_sa, jnp.min(agent.online.critic(z_sa), axis=-1) * agent.reward_scale
 
 
@@ -231,6 +231,8 @@ def _td_error(
     config: Config, agent: drq.Agent, replay: rp.Replay, slots: Array, frames: rp.Frames, key: Array
 ) -> Float[Array, "B"]:
     sample = rp.sample_n_step(replay.storage, slots, config.q_horizon, frames)
+    obs, next_obs = map(agent.online.normalised, (sample.obs, sample.next_obs))
+    sample = sample._replace(obs=obs, next_obs=next_obs)
     batch, noise = drq.critic_batch(config, sample), drq.draw_noise(agent.online.actor, sample.action.shape, key)
     target = drq.critic_target(config, agent, batch, *noise)
     encoder, critic = agent.online.encoder, agent.online.critic
@@ -304,8 +306,9 @@ def information_note(found: Sequence[Information]) -> str:
 def measure(config: Config, agent: drq.Agent, steps: OneStep) -> Float[Array, "3"]:
     """Of a batch of N transitions: log N - InfoNCE (Eq. 8), latent MSE (Eq. 7), mean |predicted - true reward|."""
     encoder: Encoder = agent.online.encoder
-    prediction = encoder.predict(encoder.z_sa(encoder.z_s(steps.obs), steps.action))
-    target_z_s = agent.target.encoder.z_s(steps.next_obs)
+    obs, next_obs = map(agent.online.normalised, (steps.obs, steps.next_obs))
+    prediction = encoder.predict(encoder.z_sa(encoder.z_s(obs), steps.action))
+    target_z_s = agent.target.encoder.z_s(next_obs)
     loss = jnp.mean(infonce(prediction.z_s, target_z_s, config.infonce_temperature))
     reward = two_hot_mean(prediction.reward_logits, reward_bins(*config.reward_range, config.reward_bins))
     return jnp.stack(

@@ -8,29 +8,36 @@ from dr_q.envs.rendering import choose_backend
 choose_backend()  # MuJoCo chooses when it is imported, which any environment may do
 
 # Not its function `families`, which would hide the folder of that name.
-from dr_q.envs.families import canonical, default_steps, known_tasks, make_env, suite_tasks, suites
-from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, Family, UnknownIdError
+from dr_q.envs.families import canonical, default_eval_every, default_steps, known_tasks, make_env, suite_tasks, suites
+from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, Family, UnknownIdError
 from dr_q.envs.noisy import NOISE_DIMS
 from dr_q.envs.processes.packet import PacketLayout, Transitions
 from dr_q.envs.processes.pool import Pool, ProcessPool, Source, cores, open_pool
+from dr_q.envs.processes.restarts import RestartedError, Restarts
+from dr_q.envs.processes.watchdog import CallWatchdog
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
+    "DEFAULT_EVAL_EVERY",
     "NOISE_DIMS",
+    "CallWatchdog",
     "Env",
     "EnvSpec",
     "Family",
     "PacketLayout",
     "Pool",
     "ProcessPool",
+    "RestartedError",
+    "Restarts",
     "Source",
     "Step",
     "Transitions",
     "UnknownIdError",
     "canonical",
     "cores",
+    "default_eval_every",
     "default_steps",
     "known_tasks",
     "make_env",

@@ -44,6 +44,8 @@ class EnvSpec:
     sized by this, then forgets one of the oldest transitions early."""
     step_seconds: float | None = None
     """Simulated time of an agent step, where that is known."""
+    eval_epsilon: float = 0.0
+    """Probability with which an evaluation acts at random; not 0 in Atari."""
 
     @property
     def obs(self) -> ObsSpec:

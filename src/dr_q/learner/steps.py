@@ -118,7 +118,13 @@ def add(
         frame = spec.spaces.obs.newest_frames(next_obs)
         return rp.add(replay, rp.Transition(*pending, reward, frame, terminated > 0, truncated > 0))
 
-    return states._replace(replays=jax.vmap(one)(states.replays, pending, packets)), None
+    def note(agent: drq.Agent, frame: dict[str, Array]) -> drq.Agent:
+        return drq.note_observation(spec.spaces.obs, agent, frame)
+
+    agents = states.agents
+    if agents.online.normaliser is not None:
+        agents = jax.vmap(note)(agents, pending.frame)
+    return SeedStates(agents, jax.vmap(one)(states.replays, pending, packets)), None
 
 
 def add_and_update(

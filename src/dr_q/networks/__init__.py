@@ -15,6 +15,7 @@ from dr_q.networks.encoder import (
 )
 from dr_q.networks.layers import MLP, Conv, Linear, product
 from dr_q.networks.norm import Activation, NormResiduals, norm_backward, norm_forward, normed
+from dr_q.networks.normaliser import Normaliser
 from dr_q.networks.torch_names import (
     actor_from_torch,
     critic_from_torch,
@@ -33,6 +34,7 @@ __all__ = [
     "ImageBranch",
     "Linear",
     "NormResiduals",
+    "Normaliser",
     "Predictor",
     "RewardPrediction",
     "StateActionEncoder",

@@ -52,7 +52,8 @@ def export_policy(
     file, seed = policy_file(path, record, seed)
     whole, spaces = read_policy_weights(file, record), spaces_from_json(record["spaces"])
     with np.errstate(over="ignore"):  # it is said below, in words
-        weights = {name: x.astype(precision) for name, x in whole.items()}
+        # What normalises observations stays as it is: its counts and variances may be large.
+        weights = {n: x if n.startswith("normaliser.") else x.astype(precision) for n, x in whole.items()}
     for name, x in weights.items():
         if not np.isfinite(whole[name]).all():
             raise RunFolderError(

@@ -153,12 +153,9 @@ class FrameStackPolicy:
         """The action for the next observation as the environment gives it: images one by one, channels last."""
         if not self._images:
             return self._policy.act(obs)
-        parts = self._policy.spaces.obs.parts
-        given = {
-            name: obs if self._policy._is_whole(name, obs) else self._policy._entry(name, obs) for name, _ in parts
-        }
-        joined = {name: self._stacked(name, x) if name in self._images else x for name, x in given.items()}
-        return self._policy.act(joined)
+        given = {name: self._policy.entry(name, obs) for name, _ in self._policy.spaces.obs.parts}
+        stacked = {name: self._stacked(name, given[name]) for name in self._images}
+        return self._policy.act({**given, **stacked})
 
     def _stacked(self, name: str, image: Any) -> np.ndarray:
         """The last images with this one."""

@@ -13,7 +13,7 @@ import numpy as np
 from dr_q.envs import Env, Step, make_env, stream_seed
 from dr_q.kit import ConfigError, MissingPackageError, TaskError, ToolError, spelled
 from dr_q.paper import paper_tasks, published_score
-from dr_q.policies.episodes import check_length
+from dr_q.policies.episodes import EvaluationNoise, check_length
 from dr_q.policies.policy import Policy, load
 from dr_q.settings import callable_name
 from dr_q.spaces import random_unit_action
@@ -84,8 +84,8 @@ def _act_of(policy: Policy) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
 
 
 def _episode(env: Env, seed: int, act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> float:
-    total = 0.0
-    for step in _steps(env, env.reset(seed), act):
+    total, noise = 0.0, EvaluationNoise(env.spec, np.array(seed))
+    for step in _steps(env, env.reset(seed), lambda obs: noise(act(obs))):
         total += step.reward
     return total
 

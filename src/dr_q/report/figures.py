@@ -5,17 +5,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dr_q.paper import SUITES
 from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.claims import Judgement, preset_curve
+from dr_q.report.grids import Grid, Values
 from dr_q.report.model import STATISTICS, Curve, Report, Task
 from dr_q.report.numbers import count as amount
+from dr_q.report.numbers import number
 from dr_q.report.reference import EARLY, ReferenceComparison
 from dr_q.report.results import Result
 from dr_q.report.series import Series, ours, paper, series_of
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
-from dr_q.report.wording import how_early, mean_label, reference_title, suite_label, suite_title
+from dr_q.report.wording import (
+    grid_charts,
+    grid_note,
+    how_early,
+    mean_label,
+    reference_title,
+    setting_text,
+    suite_label,
+    suite_title,
+)
 
 _LEGEND = 6
 """Entries of a legend in one row, at most."""
@@ -24,6 +37,8 @@ _LEGEND_ROW = 0.18
 _LEGEND_ENTRY = 1.9
 """The width in inches of one entry, a preset with its seeds."""
 _GREY = "0.35"
+_GRID_PANELS = 9
+"""Of a figure of settings that vary."""
 _SUITE_COLOUR, _TASK_COLOUR, _TOO_EARLY = "black", style(0)["color"], "0.6"
 _STATISTIC_TITLES = {"Optimality gap": "Optimality gap (lower is better)"}
 _TALL = 34
@@ -63,7 +78,7 @@ def _curve_panel(panel: Any, report: Report, task: Task, curves: dict[tuple[str,
         draw_mean_curve(panel, curve.steps, curve.values, series.style, width=1.3, marker=3.2, markers=4)
         last = max(last, curve.steps[-1])
     published = [s for s in every_series if not s.ours and s.counterpart and s.name in task.published]
-    end = max(last, task.budget or 0) or 1
+    end = last or 1  # not the budget: early runs would be a stripe at the left
     for i, series in enumerate(published):
         score = task.published[series.name]
         at = end * (1.05 + 0.05 * i)
@@ -269,6 +284,63 @@ def _interval(panel: Any, at: Estimate, y: int, colour: str, marker: str, filled
         panel.plot([at.low, at.high], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
     face = colour if filled else "white"
     panel.plot([at.value], [y], marker=marker, color=colour, markerfacecolor=face, markersize=4, linestyle="")
+
+
+def grid_figures(report: Report, folder: Path) -> Iterator[str]:
+    """grid-N.png: scores of a preset by one setting (slices) or two (heat maps); yields the preset."""
+    for i, grid_found in enumerate(report.grids):
+        draw_grid(grid_found, folder / f"grid-{i + 1}.png")
+        yield grid_found.preset
+
+
+def draw_grid(found: Grid, path: Path) -> None:
+    """A panel for the mean over tasks, if there is one, and one for each of the first tasks."""
+    every = grid_charts(found)
+    shown = every[:_GRID_PANELS]
+    rows, columns = grid(len(shown), 3)
+    two = len(found.settings) > 1
+    figure, axes = new_figure(max(5.2, 3.6 * columns), (2.9 if two else 2.4) * rows + 0.7, rows, columns, len(shown))
+    for panel, (title, kind, cells) in zip(axes, shown, strict=True):
+        if two:
+            _heat_map(figure, panel, found, cells, kind)
+        else:
+            _slice(panel, found, cells)
+        panel.set_title(plain_text(title), fontsize=8, loc="left", pad=4)
+    left = len(every) - len(shown)
+    more = f" ({left} more tasks are in the table)" if left else ""
+    save_figure(figure, f"{grid_note(found)} Mean over seeds{'' if two else ', 95% interval'}{more}", path)
+
+
+def _slice(panel: Any, found: Grid, cells: dict[Values, Estimate]) -> None:
+    """Scores by one setting; its values stand at equal distances."""
+    (axis,) = found.axes
+    for x, value in enumerate(axis):
+        at = cells[(value,)]
+        if not math.isnan(at.low):
+            panel.plot([x, x], [at.low, at.high], color=style(0)["color"], linewidth=1.6)
+        panel.plot([x], [at.value], "o", color=style(0)["color"], markersize=4.5)
+    panel.plot(range(len(axis)), [cells[(value,)].value for value in axis], color=style(0)["color"], linewidth=0.8)
+    panel.set_xticks(range(len(axis)), [plain_text(setting_text(value)) for value in axis], fontsize=7)
+    panel.set_xlabel(found.settings[0], fontsize=7.5)
+
+
+def _heat_map(figure: Any, panel: Any, found: Grid, cells: dict[Values, Estimate], kind: str) -> None:
+    """Scores by two settings; cells without runs stay white."""
+    across, down = found.axes
+    table = np.array([[cells[x, y].value if (x, y) in cells else math.nan for x in across] for y in down])
+    image = panel.imshow(table, cmap="viridis", aspect="auto")
+    middle = np.nanmean([np.nanmin(table), np.nanmax(table)])
+    for i, y in enumerate(down):
+        for j, x in enumerate(across):
+            if (x, y) in cells:
+                colour = "white" if table[i, j] <= middle else "black"
+                panel.text(j, i, number(float(table[i, j]), kind), ha="center", va="center", fontsize=7.5, color=colour)
+    panel.grid(visible=False)
+    panel.set_xticks(range(len(across)), [plain_text(setting_text(x)) for x in across], fontsize=7)
+    panel.set_yticks(range(len(down)), [plain_text(setting_text(y)) for y in down], fontsize=7)
+    panel.set_xlabel(found.settings[0], fontsize=7.5)
+    panel.set_ylabel(found.settings[1], fontsize=7.5)
+    figure.colorbar(image, ax=panel, shrink=0.85).ax.tick_params(labelsize=6.5)
 
 
 def draw_claims(

@@ -23,7 +23,10 @@ from dr_q.report.wording import (
     compared_over,
     facts,
     findings,
+    grid_charts,
+    grid_note,
     reference_title,
+    setting_text,
     suite_label,
     suite_title,
     warnings,
@@ -141,6 +144,29 @@ def data(report: Report) -> dict[str, Any]:
             {"suite": suite, "series": ours(preset), "value": _triple(pair.improvement)}
             for suite, preset, pair in report.comparisons
             if pair.improvement is not None
+        ],
+        "grids": [
+            {
+                "title": grid_note(grid),
+                "settings": grid.settings,
+                "axes": [[setting_text(value) for value in axis] for axis in grid.axes],
+                "charts": [
+                    {
+                        "name": name,
+                        "kind": kind,
+                        "values": [
+                            {
+                                "at": [axis.index(x) for axis, x in zip(grid.axes, values, strict=True)],
+                                "series": ours(grid.labels[values]),
+                                "value": _triple(estimate),
+                            }
+                            for values, estimate in cells.items()
+                        ],
+                    }
+                    for name, kind, cells in grid_charts(grid)
+                ],
+            }
+            for grid in report.grids
         ],
         "references": [
             {

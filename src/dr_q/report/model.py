@@ -22,9 +22,10 @@ from dr_q.paper import (
     published_score,
 )
 from dr_q.report.compare import Comparison, TaskComparison, compare, holm_corrected
+from dr_q.report.grids import Grid, grids_of
 from dr_q.report.numbers import count
 from dr_q.report.reference import Reference, ReferenceComparison, compare_with_reference
-from dr_q.report.results import Result, changes_of
+from dr_q.report.results import Result, changes_of, train_command
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -182,6 +183,13 @@ class RunSummary(NamedTuple):
     """Of an agent step of all seeds, by part; empty: not recorded."""
     versions: dict[str, Any]
     """Of packages, the device and the source, as run.json says."""
+    command: str
+    """That makes such a run."""
+    agent_steps: int | None
+    """How many it made; None: not recorded."""
+    finished: bool
+    seconds: float | None
+    """Of the whole command; None: not recorded."""
 
     @property
     def seed_steps_per_s(self) -> float | None:
@@ -248,6 +256,8 @@ class Report(NamedTuple):
     """Of suites of which all presets have run some tasks, and not all: over these."""
     profiles: list[Profile]
     comparisons: list[PresetComparison]
+    grids: list[Grid]
+    """Of presets whose runs differ in one or two settings."""
     references: list[str]
     """Names of the references."""
     reference_curves: list[Curve]
@@ -374,6 +384,7 @@ def build_report(
         common_means=[found for ground in grounds if (found := _common_means(ground, overall))],
         profiles=profiles,
         comparisons=_comparisons(suites, presets, base, results, at),
+        grids=grids_of(labelled, results, at),
         references=[reference.name for reference in references],
         reference_curves=_reference_curves(references, results),
         reference_comparisons=_reference_comparisons(results, presets, references, compare_at or (None,)),
@@ -650,9 +661,30 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
     for (run, label), name in zip(labelled, names, strict=True):
         alone = name if names.count(name) == 1 else f"{run.folder.resolve().parent.name}/{name}"
         task, versions = run.info["settings"]["task"], run.info.get("versions", {})
-        timing = run_timing(run.folder)
-        found.append(RunSummary(alone, task, suite_of(task), label, len(run.evaluations), timing, versions))
+        timing, info = run_timing(run.folder), run.info
+        found.append(
+            RunSummary(
+                alone,
+                task,
+                suite_of(task),
+                label,
+                len(run.evaluations),
+                timing,
+                versions,
+                _command(info),
+                info.get("agent_steps"),
+                info.get("status") == "finished",
+                info.get("seconds"),
+            )
+        )
     return found
+
+
+def _command(info: dict[str, Any]) -> str:
+    """What makes such a run; nothing where the record is too old to say."""
+    if not {"seeds", "first_seed"} <= info["settings"].keys():
+        return ""
+    return train_command({**info, "changed": changes_of(info)})
 
 
 def _changed(run: RunRecord, label: str) -> Iterable[ChangedSetting]:

@@ -137,16 +137,7 @@ def compare_with_reference(
     except ConfigError:  # no task in common
         return None
     published = {row.task: score.mean for row in pair.tasks if (score := published_score(row.task)) is not None}
-    shares = {
-        row.task: Estimate(*(x / published[row.task] for x in row.difference))
-        for row in pair.tasks
-        if row.task in published
-    }
-    early = {
-        row.task
-        for row in pair.tasks
-        if row.task in published and max(of.mean for of in row.samples) < EARLY * published[row.task]
-    }
+    early = {row.task for row in pair.tasks if is_too_early(row, published)}
     steps = {row.task: row.agent_steps for row in pair.tasks}
     sides = [_shares(side, steps, published) for side in (ours, theirs)]
     compared = set(steps)
@@ -155,11 +146,24 @@ def compare_with_reference(
         reference.name,
         at,
         pair,
-        shares,
+        shares_of(pair.tasks, published),
         early,
         _suite_differences(sides[0], sides[1]),
         [task for task in paper_tasks() if task not in compared],
     )
+
+
+def shares_of(rows: Iterable[TaskComparison], published: dict[str, float]) -> dict[str, Estimate]:
+    """Differences by task as shares of published scores; only of tasks that have one."""
+    return {
+        row.task: Estimate(*(x / published[row.task] for x in row.difference)) for row in rows if row.task in published
+    }
+
+
+def is_too_early(row: TaskComparison, published: dict[str, float]) -> bool:
+    """Whether neither side has reached EARLY of the published score."""
+    score = published.get(row.task)
+    return score is not None and max(of.mean for of in row.samples) < EARLY * score
 
 
 def _shares(results: Iterable[Result], steps: dict[str, int], published: dict[str, float]) -> Scores:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,8 @@ def run_labels(runs: Sequence[RunRecord]) -> list[str]:
     """What the results of several runs are listed under: `preset_of`, and the settings that distinguish runs of a task.
 
     A setting counts for all runs of a preset if it differs between two of them on the same task. A run that has there
-    what its preset has (`changes_of`) keeps the preset's name, if that is enough to distinguish them.
+    what its preset has (`changes_of`) keeps the preset's name, if that is enough to distinguish them. Runs that are
+    still alike and have different scores of one seed at one step are repetitions: their folders distinguish them.
     """
     labels = [preset_of(run) for run in runs]
     differing = _differing(runs, labels)
@@ -54,7 +56,32 @@ def run_labels(runs: Sequence[RunRecord]) -> list[str]:
         for run, label in zip(runs, labels, strict=True)
     ]
     differing = _differing(runs, labels)
-    return [label + _settings_of(run, differing[label]) for run, label in zip(runs, labels, strict=True)]
+    labels = [label + _settings_of(run, differing[label]) for run, label in zip(runs, labels, strict=True)]
+    return _with_folders(runs, labels)
+
+
+def _with_folders(runs: Sequence[RunRecord], labels: list[str]) -> list[str]:
+    """The labels, with the folders of runs that disagree with another run of the same label."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for i, (run, label) in enumerate(zip(runs, labels, strict=True)):
+        alike.setdefault((run.info["settings"]["task"], label), []).append(i)
+    found = list(labels)
+    for group in alike.values():
+        scores = [
+            {(seed, step): score for seed, points in runs[i].evaluations.items() for step, score in points}
+            for i in group
+        ]
+        apart = [
+            i
+            for i, own in zip(group, scores, strict=True)
+            if any(own[key] != other[key] for other in scores for key in own.keys() & other.keys())
+        ]
+        if apart:
+            folders = [runs[i].folder.resolve() for i in apart]
+            shared = os.path.commonpath(folders)
+            for i, folder in zip(apart, folders, strict=True):
+                found[i] = f"{labels[i]} ({folder.relative_to(shared)})"
+    return found
 
 
 def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
@@ -62,6 +89,11 @@ def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
     folders = {run.resolve(): run for path in paths if not path.is_file() for run in find_runs(path)}
     runs = [read_run(folder) for folder in folders.values()]
     return list(zip(runs, run_labels(runs), strict=True))
+
+
+def varying_settings(runs: Sequence[RunRecord]) -> list[str]:
+    """The settings in which runs of one task differ, of runs of one preset."""
+    return _differing(runs, [""] * len(runs)).get("", [])
 
 
 def _differing(runs: Sequence[RunRecord], labels: list[str]) -> dict[str, list[str]]:
@@ -120,21 +152,28 @@ def listed_as(preset: str, noise_dims: int) -> str:
 def read_results(paths: Sequence[str | Path]) -> list[Result]:
     """Results of runs, of folders that hold runs, and of tidy CSV files; DrQError where one is neither.
 
-    The same evaluation twice is kept once; two different values for one are refused. Runs are listed by `run_labels`.
+    The same evaluation twice is kept once. Runs are listed by `run_labels`. A file that has other values for
+    evaluations that were read before is listed under its name as well; two values in one file are refused.
     """
-    found: dict[tuple[str, str, int, int], Result] = {}
-    origin: dict[tuple[str, str, int, int], Path] = {}
-    for path, result in _read(list(map(Path, paths))):
-        key = result[:4]
-        if key in found and found[key].score != result.score:
-            raise ConfigError(
-                f"{path} and {origin[key]} disagree about {result.task}, {result.preset}, seed {result.seed} at "
-                f"{result.agent_steps:,} steps: {result.score:g} and {found[key].score:g}; "
-                "move one of them elsewhere, or name the others"
-            )
-        found.setdefault(key, result)
-        origin.setdefault(key, path)
+    found: dict[_Key, Result] = {}
+    for path, own in _read(list(map(Path, paths))):
+        apart = {r[:2] for r in own if r[:4] in found and found[r[:4]].score != r.score}
+        here: dict[_Key, Result] = {}
+        for result in own:
+            if result[:2] in apart:
+                result = result._replace(preset=f"{result.preset} ({path.name})")  # noqa: PLW2901
+            before = here.setdefault(result[:4], result)
+            if before.score != result.score:
+                raise ConfigError(
+                    f"{path} has two values for {result.task}, {result.preset}, seed {result.seed} at "
+                    f"{result.agent_steps:,} steps: {before.score:g} and {result.score:g}; keep one of them"
+                )
+        for key, result in here.items():
+            found.setdefault(key, result)
     return sorted(found.values(), key=lambda result: result[:4])
+
+
+_Key = tuple[str, str, int, int]
 
 
 def read_records(path: Path) -> list[RunRecord]:
@@ -160,13 +199,12 @@ def write_results(results: Iterable[Result], path: Path) -> None:
             writer.writerow([*result[:4], repr(float(result.score)), *(result.more.get(name, "") for name in extra)])
 
 
-def _read(paths: list[Path]) -> Iterator[tuple[Path, Result]]:
-    """Each result with the file or the run that it is from."""
+def _read(paths: list[Path]) -> Iterator[tuple[Path, list[Result]]]:
+    """Each run and file with its results."""
     for run, label in labelled_runs(paths):
-        yield from ((run.folder, result) for result in _of_run(run, label))
-    for path in paths:
-        if path.is_file():
-            yield from ((path, result) for result in _read_file(path))
+        yield run.folder, _of_run(run, label)
+    for path in {path.resolve(): path for path in paths if path.is_file()}.values():
+        yield path, _read_file(path)
 
 
 def _of_run(run: RunRecord, label: str) -> list[Result]:

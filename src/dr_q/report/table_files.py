@@ -133,6 +133,25 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def markdown_text(table: Table, leave_out: Sequence[str] = ()) -> str:
+    """A table in Markdown, without some columns; tasks, runs and commands are set as code."""
+    kept = [i for i, column in enumerate(table.columns) if column.label not in leave_out]
+    rows = [[_markdown_cell(table.columns[i], row.cells[i]) for i in kept] for row in table.rows]
+    return markdown_table([table.columns[i].label for i in kept], rows)
+
+
+def _markdown_cell(column: Column, cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, PublishedVerdict):
+        return cell.what
+    if isinstance(cell, Estimate | Published):
+        value, low, high = (number(x, column.kind) for x in cell)
+        return value if math.isnan(cell[1]) else f"{value} [{low}, {high}]"
+    text = cell if isinstance(cell, str) else number(cell, column.kind)
+    return f"`{text}`" if column.label in ("task", "run", "command", "source") else text.replace("|", r"\|")
+
+
 def escape(text: str) -> str:
     """Text for LaTeX; what its fonts have no letter for becomes a question mark."""
     plain = ("?" if sign not in _LETTERS and not (sign.isascii() and sign.isprintable()) else sign for sign in text)
@@ -208,5 +227,6 @@ __all__ = [
     "latex_pages",
     "latex_text",
     "markdown_table",
+    "markdown_text",
     "profiles_csv",
 ]

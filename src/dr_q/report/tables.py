@@ -25,6 +25,7 @@ from dr_q.report.verdicts import SIGNIFICANT, PublishedVerdict, interval_verdict
 from dr_q.report.wording import (
     aggregate_source,
     compared_over,
+    grid_note,
     how_early,
     how_late,
     mean_label,
@@ -313,6 +314,62 @@ def speed_table(report: Report) -> Table:
     return Table("speed", "Speed", columns, rows, [], notes if rows else [], missing)
 
 
+def grid_table(report: Report) -> Table:
+    """The score of every combination of settings that vary."""
+    columns = [
+        Column("preset", "text"),
+        Column("setting", "text"),
+        Column("value", "text"),
+        Column("second setting", "text"),
+        Column("second value", "text"),
+        Column("task", "text"),
+        Column("agent steps", "text"),
+        Column("seeds", "text"),
+        Column("score", "score"),
+        Column("normalised, mean over tasks", "unit"),
+    ]
+    rows, notes = [], []
+    for grid in report.grids:
+        for values in sorted(grid.labels, key=lambda v: [axis.index(x) for axis, x in zip(grid.axes, v, strict=True)]):
+            words = [word for pair in zip(grid.settings, map(setting_text, values), strict=True) for word in pair]
+            head: list[Cell] = [grid.preset, *words, *([None] * (4 - len(words)))]
+            seeds, steps = span(grid.seeds[values]), sorted(grid.steps.values())
+            if grid.overall:
+                cells = [*head, "all", span((steps[0], steps[-1])), seeds, None, grid.overall[values]]
+                rows.append(Row(cells, series=ours(grid.labels[values])))
+            for task, step in grid.steps.items():
+                cells = [*head, task, f"{step:,}", seeds, grid.by_task[task][values], None]
+                rows.append(Row(cells, suite_of(task), task, ours(grid.labels[values])))
+        notes.append(grid_note(grid))
+    missing = "No preset has runs of one task that differ in one or two settings."
+    return Table("grid", "Settings that vary", columns, rows, [], notes, missing)
+
+
+def runs_table(report: Report) -> Table:
+    """How each run was made, and how long it took."""
+    columns = [
+        Column("run", "text"),
+        Column("command", "text"),
+        Column("agent steps", "count"),
+        Column("minutes", "rate"),
+        Column("seed-steps/s", "rate"),
+        Column("source", "text"),
+        Column("versions", "text"),
+    ]
+    rows = []
+    for run in report.runs:
+        named = {name: str(value) for name, value in run.versions.items()}
+        versions = [named.get("device", "")] + [f"{name} {named[name]}" for name in ("jax", "mujoco") if name in named]
+        steps = run.agent_steps if run.finished else f"{run.agent_steps or 0:,} (not finished)"
+        cells: list[Cell] = [run.name, run.command or "not recorded", steps]
+        cells += [None if run.seconds is None else run.seconds / 60, run.seed_steps_per_s]
+        cells += [named.get("source", "not recorded"), ", ".join(filter(None, versions)) or "not recorded"]
+        rows.append(Row(cells, run.suite, run.task, ours(run.preset)))
+    missing = "Not recorded: results from CSV files do not say how they were made."
+    notes = ["Source is the digest of the package's source; `dr-q doctor` prints that of this version."]
+    return Table("runs", "Runs", columns, rows, [], notes if rows else [], missing)
+
+
 def settings_table(report: Report) -> Table:
     """Settings of runs that are not their presets', with the runs that have them."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
@@ -424,11 +481,13 @@ def reference_task_table(report: Report) -> Table:
 
 TABLES: dict[str, Callable[[Report], Table]] = {
     "finals": finals_table,
-    "reference": reference_table,
-    "reference-tasks": reference_task_table,
     "aggregates": aggregate_table,
     "improvement": improvement_table,
     "ablations": ablation_table,
+    "grid": grid_table,
+    "reference": reference_table,
+    "reference-tasks": reference_task_table,
+    "runs": runs_table,
     "speed": speed_table,
     "settings": settings_table,
     "versions": versions_table,

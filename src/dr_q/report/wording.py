@@ -6,6 +6,7 @@ from typing import Any
 
 from dr_q.paper import SUITES, paper_tasks
 from dr_q.report.compare import holm_note
+from dr_q.report.grids import Grid, Values
 from dr_q.report.model import (
     OTHER,
     CommonGround,
@@ -176,6 +177,22 @@ def span(values: tuple[int, int] | None) -> str | None:
         return None
     low, high = values
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def grid_charts(grid: Grid) -> list[tuple[str, str, dict[Values, Estimate]]]:
+    """What is charted of a grid: a name, the kind of its numbers, and the values of each combination."""
+    charts = [("Mean over tasks, normalised", "unit", grid.overall)] if grid.overall else []
+    return charts + [(task, "score", cells) for task, cells in grid.by_task.items()]
+
+
+def grid_note(grid: Grid) -> str:
+    """Over what a grid's scores are."""
+    steps = sorted(grid.steps.values())
+    combinations = math.prod(len(axis) for axis in grid.axes)
+    missing = combinations - len(grid.labels)
+    text = f"{grid.preset} by {' and '.join(grid.settings)}: {count(len(grid.labels), 'combination')} over "
+    text += f"{count(len(steps), 'task')} that all of them have, at {span((steps[0], steps[-1]))} steps"
+    return text + (f"; {missing} of {combinations} have no runs." if missing else ".")
 
 
 def compared_over(ground: CommonGround) -> str:

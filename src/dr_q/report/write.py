@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dr_q.kit import RunFolderError
 from dr_q.report.claims import Judgement, preset_curve
-from dr_q.report.figures import FIGURES, curve_grids, reference_figures
+from dr_q.report.figures import FIGURES, curve_grids, grid_figures, reference_figures
 from dr_q.report.html import GENERATOR, page
 from dr_q.report.model import OTHER, Report, known_suites
 from dr_q.report.results import Result, write_results
@@ -55,6 +55,8 @@ def write_report(
         draw(report, out / "figures" / f"{name}.png")
     for suite in curve_grids(report, out / "figures"):
         say(f"figure: curves of {suite}")
+    for name in grid_figures(report, out / "figures"):
+        say(f"figure: settings of {name}")
     for name in reference_figures(report, out / "figures"):
         say(f"figure: compared with {name}")
     return out / "index.html"
@@ -68,7 +70,7 @@ def _files(out: Path) -> list[Path]:
         *(out / "tables" / f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
         *(out / "tables" / name for name in ("curves.csv", "profiles.csv", "tables.tex")),
         *(out / "figures" / f"{name}.png" for name in (*FIGURES, *(f"curves-{suite}" for suite in suites))),
-        *(out / "figures").glob("reference-[0-9]*.png"),
+        *(path for name in ("reference", "grid") for path in (out / "figures").glob(f"{name}-[0-9]*.png")),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Fields:
         """A finite number."""
         value = self.any(name)
         kind = isinstance(value, int | float) and not isinstance(value, bool)
-        if not kind or not math.isfinite(value) or value < least:
+        if not kind or not -sys.float_info.max <= value <= sys.float_info.max or value < least:
             raise self.wrong(name, "a finite number" + ("" if least == -math.inf else f", at least {least:g}"))
         return float(value)
 

@@ -53,7 +53,7 @@ def policy_record(path: str | Path) -> dict[str, Any]:
     try:
         record = upgrade_policy_record(record, version)
         _check_spaces(spaces_from_json(record["spaces"]))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError):
         raise fields.damaged("it has no spaces that can be read") from None
     return record
 

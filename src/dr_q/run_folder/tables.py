@@ -208,7 +208,7 @@ def _last_rows(path: Path) -> list[dict[str, str]]:
     return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
 
 
-def _whole_rows(path: Path, tail: int | None = None) -> list[dict[str, str]]:
+def _whole_rows(path: Path, tail: int | None = None) -> list[dict[Any, Any]]:
     """The rows of a file that may be growing: a last line without an end is being written, or was at a kill.
 
     Args:
@@ -229,12 +229,12 @@ def _whole_rows(path: Path, tail: int | None = None) -> list[dict[str, str]]:
     return _parse(content[: content.rfind(b"\n") + 1], path)
 
 
-def _has_every_value(row: dict[str, str]) -> bool:
+def _has_every_value(row: dict[Any, Any]) -> bool:
     """Whether a row has as many values as there are columns."""
     return None not in row and None not in row.values()
 
 
-def _check_row(row: dict[str, str], kinds: dict[str, type[int | float]], path: Path, line: int) -> None:
+def _check_row(row: dict[Any, Any], kinds: dict[str, type[int | float]], path: Path, line: int) -> None:
     """Refuse a row of a file that has not as many values as columns, or lacks a number."""
     if not _has_every_value(row):
         raise _damaged(path, line, "it has too many or too few values")
@@ -261,12 +261,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[Any, Any]]:
     """The rows of a CSV file."""
     return _parse(path.read_bytes(), path)
 
 
-def _parse(content: bytes, path: Path) -> list[dict[str, str]]:
+def _parse(content: bytes, path: Path) -> list[dict[Any, Any]]:
+    """The rows, by column; values beyond the columns are under None, and columns without a value have it."""
     try:
         return list(csv.DictReader(io.StringIO(_decoded(content, path), newline="")))
     except csv.Error as error:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_q.agent import PolicyNetworks
-from dr_q.envs import Pool, stream_seed
+from dr_q.envs import Pool, RestartedError, stream_seed
 from dr_q.learner import Learner
-from dr_q.policies.episodes import check_length
+from dr_q.policies.episodes import EvaluationNoise, check_length
 from dr_q.run_folder import Evaluation
 
 
@@ -34,9 +34,29 @@ def evaluate(
     episodes: int,
     given_up: Callable[[], bool] = lambda: False,
 ) -> Evaluated:
-    """Run all episodes of all seeds side by side; CancelledError once it is given up."""
+    """Run all episodes of all seeds side by side; CancelledError once it is given up.
+
+    Where simulators had to be started again, all episodes are played again: they follow from their seeds, so the
+    results are those of an evaluation in which nothing failed.
+    """
+    while True:
+        try:
+            return _evaluate(pool, learner, policies, seeds, agent_steps, episodes, given_up)
+        except RestartedError:
+            continue
+
+
+def _evaluate(
+    pool: Pool,
+    learner: Learner,
+    policies: PolicyNetworks,
+    seeds: list[int],
+    agent_steps: int,
+    episodes: int,
+    given_up: Callable[[], bool],
+) -> Evaluated:
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
-    obs = pool.evaluate_begin(episode_seeds)
+    obs, noise = pool.evaluate_begin(episode_seeds), EvaluationNoise(pool.spec, episode_seeds)
     running = np.ones(episode_seeds.shape, bool)
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
     while running.any():
@@ -44,7 +64,7 @@ def evaluate(
             raise concurrent.futures.CancelledError
         lengths += running
         check_length(pool.spec, int(lengths.max()))
-        obs, reward, running = pool.evaluate_step(learner.greedy(policies, obs))
+        obs, reward, running = pool.evaluate_step(noise(learner.greedy(policies, obs)))
         returns += reward
     results = [
         Evaluation(

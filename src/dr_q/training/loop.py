@@ -7,6 +7,7 @@ counts agent steps (D9).
 import contextlib
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q.config import changed_settings
-from dr_q.envs import EnvSpec, Pool, ProcessPool, Source, Transitions, cores, open_pool
+from dr_q.envs import CallWatchdog, EnvSpec, Pool, ProcessPool, Restarts, Source, Transitions, cores, open_pool
 from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError, spelled
 from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load_newest, to_checkpoint
@@ -30,13 +31,16 @@ from dr_q.run_folder import (
     check_new_folder,
     checkpoint_steps,
     is_run,
+    last_metrics,
     lock_run_folder,
     read_run_json,
 )
 from dr_q.settings import Execution, Settings
+from dr_q.training.deterministic import make_deterministic
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
 from dr_q.training.failed_writes import FailedCheckpoints, check_settings_of, why
+from dr_q.training.health import Health, metric_values
 from dr_q.training.plan import Plan, plan_for
 from dr_q.training.signals import Signals
 from dr_q.training.step import PARTS, Clock, Stepper
@@ -60,6 +64,8 @@ class TrainResult(NamedTuple):
     """Those made by this call."""
     signal: int = 0
     """The signal that interrupted it, if one did."""
+    env_restarts: int = 0
+    """How often simulators that failed were started again by this call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,15 +126,30 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
 
 
 def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
+    if options.deterministic:
+        make_deterministic()
     keep_compiled_programs()
     planned: list[Plan] = []
+    run: _Run | None = None
 
     def plan(spec: EnvSpec) -> None:
         planned.append(plan_for(settings, spec, options.device_memory))  # may refuse
 
-    pool = training_pool(settings, options.in_process, plan)
-    for_evaluation = evaluation_pool(settings, options.background_evaluation)
-    run: _Run | None = None
+    def hang(error: WorkerError) -> None:
+        """From the watchdog's thread: the main thread is in an environment that cannot be interrupted."""
+        if run is not None:
+            run.failed(error)
+        if options.may_exit:
+            print(f"dr-q: {error}", file=sys.stderr, flush=True)
+            os._exit(error.exit_code)
+
+    timeout = float(options.env_timeout)
+    watchdog = CallWatchdog(timeout)
+    watchdog.give_up = hang
+    restarts = Restarts(options.max_env_restarts)
+    failing: dict[str, Any] = {"timeout": timeout, "restarts": restarts}
+    pool = training_pool(settings, options.in_process, plan, watchdog=watchdog, **failing)
+    for_evaluation = evaluation_pool(settings, options.background_evaluation, **failing)
 
     def give_up() -> None:
         if run is not None:
@@ -141,7 +162,8 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
 
     try:
         with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
-            run = _Run(settings, folder, options, pool, for_evaluation, planned[0], resume)
+            watchdog.interrupt = signals.call_in_main
+            run = _Run(settings, folder, options, pool, for_evaluation, planned[0], restarts, resume)
             try:
                 return run.go(signals)
             finally:
@@ -150,20 +172,27 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
         pool.close()
 
 
-def training_pool(settings: Settings, in_process: bool | None, accept: Callable[[EnvSpec], None]) -> Pool:
+def training_pool(
+    settings: Settings, in_process: bool | None, accept: Callable[[EnvSpec], None], **failing: Any
+) -> Pool:
     """Simulators to train on: in this process or, by default for several seeds, in a process for each.
 
-    `accept` may refuse the first seed's environment before those of the others are started.
+    Args:
+        settings: Of the run.
+        in_process: Whether they are in this process; None for the default.
+        accept: May refuse the first seed's environment before those of the others are started.
+        failing: What happens to those that fail: see `open_pool`.
     """
-    return _pool(settings, in_process=settings.seeds == 1 if in_process is None else in_process, accept=accept)
+    here = settings.seeds == 1 if in_process is None else in_process
+    return _pool(settings, in_process=here, accept=accept, **failing)
 
 
-def evaluation_pool(settings: Settings, background: bool | None = None) -> Callable[[], Pool] | None:
+def evaluation_pool(settings: Settings, background: bool | None = None, **failing: Any) -> Callable[[], Pool] | None:
     """How to open simulators for evaluating in the background, if that is asked for or, by default, worth it."""
     if background is None:  # on the CPU the cores are busy learning; a caller's own environment may not travel
         named = isinstance(settings.task, str)
         background = named and jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
-    return (lambda: _pool(settings, in_process=False, spin=False)) if background else None
+    return (lambda: _pool(settings, in_process=False, spin=False, **failing)) if background else None
 
 
 def _pool(settings: Settings, **how: Any) -> Pool:
@@ -182,6 +211,7 @@ class _Run:
         pool: Pool,
         for_evaluation: Callable[[], Pool] | None,
         plan: Plan,
+        restarts: Restarts,
         resume: bool,
     ):
         self.settings, self.config, self.options, self.pool, self.folder = (
@@ -194,10 +224,13 @@ class _Run:
         self.seeds = settings.seed_list
         changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
         self.display = Display(settings, options.quiet)
-        self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
+        self.record = RunJson(
+            folder, settings.to_json(), changed, self.seeds, versions(settings.task_name, options.deterministic)
+        )
         self.tables = RunTables(folder, self.display.say)
         self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         self.display.plan(plan)
+        self.restarts, restarts.say = restarts, self.display.say
         if settings.steps <= self.config.exploration_steps:
             self.display.say(
                 f"nothing will be learnt: all {settings.steps:,} steps explore; give more steps than "
@@ -210,8 +243,11 @@ class _Run:
         self.evaluated_at = -1
         self.unsaved_policies: Evaluated | None = None
         self.failed_checkpoints = FailedCheckpoints(options.max_failed_checkpoints, self.display.say)
-        self.diverged: set[int] = set()
+        self.health = Health(self.config, self.seeds, self.learner, self.display.say, self._last_checkpoint)
         arrived, encoder_metrics = self._resume() if resume else (None, None)
+        rows = last_metrics(folder) if resume else []
+        self.restarts_before = {int(row["seed"]): int(row.get("env_restarts") or 0) for row in rows}
+        """Those of each seed before this process, as far as they were logged."""
         if resume:
             self.record.resume(self.step)
         if self.step == 0:
@@ -260,18 +296,18 @@ class _Run:
                     return self._end(status, 0 if done else signals.received)
                 self._train_step()
                 self.step += 1
+                self.health.check_actions(self.stepper, self.step)
                 if self.step % 50 == 0:
                     self.display.step(self.step)
+                    self.health.check_metrics(self.stepper.metrics_before, None, self.step)
+                    self.health.check_rewards(*self.pool.reward_range())
                 if self.step % self.options.log_every == 0:
                     self._log()
         except KeyboardInterrupt:
             self.stopped_at_once()
             raise
         except BaseException as error:
-            with contextlib.suppress(OSError):  # the first error is the one to report
-                self.record.write("failed", self.step)
-            if isinstance(error, EnvError | WorkerError):
-                self.display.say(f"failed at step {self.step:,}; once that is fixed, {self._how_to_resume()}")
+            self.failed(error)
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # a reader that left is none
                 raise TrainingError(
                     f"failed at step {self.step:,}: {why(error)}; once that is fixed, {self._how_to_resume()}"
@@ -280,6 +316,13 @@ class _Run:
         finally:
             self.writers.close()
             self.display.close()
+
+    def failed(self, error: BaseException) -> None:
+        """Write down that the run failed, and say how to resume it."""
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            self.record.write("failed", self.step)
+        if isinstance(error, EnvError | WorkerError):
+            self.display.say(f"failed at step {self.step:,}; once that is fixed, {self._how_to_resume()}")
 
     def stopped_at_once(self) -> None:
         """Leave the run as it is, without another checkpoint."""
@@ -383,18 +426,21 @@ class _Run:
         if metrics is None or encoder is None:
             return
         self._check_draws()
-        values = dict(zip(drq.metric_names(self.config), np.asarray(metrics).T, strict=True))
-        values["encoder_loss"] = np.asarray(encoder.loss)
-        for term in drq.TERMS:
-            values[f"encoder_{term.name}"] = np.asarray(encoder.terms[term.name])
+        values = metric_values(self.config, metrics, encoder)
         timing = {f"ms_{part}": per_step.get(f"ms_{part}", 0.0) for part in _PARTS}
-        columns = ["seed", "agent_steps", *values, *timing]
+        columns = ["seed", "agent_steps", *values, *timing, "env_restarts"]
         rows = [
-            [seed, self.step, *(f"{x[i]:.6g}" for x in values.values()), *(f"{x:.4g}" for x in timing.values())]
+            [
+                seed,
+                self.step,
+                *(f"{x[i]:.6g}" for x in values.values()),
+                *(f"{x:.4g}" for x in timing.values()),
+                self.restarts_before.get(seed, 0) + self.restarts.of_seed[seed],
+            ]
             for i, seed in enumerate(self.seeds)
         ]
         self.tables.append_metrics(columns, rows)
-        self._look_for_divergence(values)
+        self.health.check(values, self.step)
         self.writers.scalars(
             {
                 **{f"train/{name}": float(x.mean()) for name, x in values.items()},
@@ -406,26 +452,9 @@ class _Run:
             self.step,
         )
 
-    def _look_for_divergence(self, values: dict[str, np.ndarray]) -> None:
-        """Say which seeds compute with NaN or infinite numbers; end if all do."""
-        lost = {
-            seed: name
-            for i, seed in enumerate(self.seeds)
-            for name, x in reversed(values.items())
-            if not np.isfinite(x[i]).all()
-        }
-        for seed in lost.keys() - self.diverged:
-            self.display.say(f"seed {seed} has diverged: {lost[seed]} is NaN or infinite at step {self.step:,}")
-        self.diverged |= lost.keys()
-        if self.diverged == set(self.seeds):
-            raise TrainingError(
-                f"every seed has diverged by step {self.step:,} ({next(iter(lost.values()))} is NaN or infinite): "
-                f"look for rewards or observations that are very large, and scale them; {self._last_checkpoint()}"
-            )
-
     def _last_checkpoint(self) -> str:
         saved = self.checkpoints.steps()
-        return f"the last checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
+        return f"the last good checkpoint is of step {saved[-1]:,}" if saved else "there is no checkpoint"
 
     def _checkpoint(self, *, must: bool) -> None:
         """Write one. Where that fails, training continues without, unless there `must` be one because the run ends."""
@@ -434,6 +463,7 @@ class _Run:
         assert learner.pending is not None
         assert arrived is not None
         self._check_draws()
+        self.health.check_weights(self.step)
         frames = None if learner.frames is None else learner.frames.rings
         states = jax.block_until_ready(learner.states)
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
@@ -452,14 +482,17 @@ class _Run:
 
     def _end(self, status: str, number: int) -> TrainResult:
         self.record.write(status, self.step)
+        if self.restarts.of_seed:
+            self.display.say(self.restarts.summary())
         if status != "finished":
             self.display.say(f"{status} at step {self.step:,}; resume with: {self._resume_call()}")
-        return TrainResult(self.folder, status, self.step, self.evaluations, number)
+        return TrainResult(self.folder, status, self.step, self.evaluations, number, self.restarts.of_seed.total())
 
     def _resume_call(self) -> str:
         if isinstance(self.settings.task, str):
-            return f"dr-q train --resume {self.folder}"
-        return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r})"
+            return f"dr-q train --resume {self.folder}{' --deterministic' if self.options.deterministic else ''}"
+        same = ", deterministic=True" if self.options.deterministic else ""
+        return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r}{same})"
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""

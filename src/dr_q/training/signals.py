@@ -34,6 +34,8 @@ class Signals:
         self._answer = answer
         self._give_up = give_up
         self._at_once = False
+        self._in_main: Callable[[], None] | None = None
+        self._own = 0
         self._left = threading.Event()
         self._before: dict[int, Any] = {}
 
@@ -52,17 +54,36 @@ class Signals:
             _active.append(self)
         return self
 
+    def call_in_main(self, call: Callable[[], None]) -> None:
+        """From another thread: have the main thread call something, which may raise, also while it waits.
+
+        A signal wakes it from most of what it can wait for. Where Python cannot run, it is called later.
+        """
+        if not self._before:
+            return
+        self._in_main = call
+        self._own += 1
+        signal.pthread_kill(self._main, signal.SIGTERM)
+
     def _take(self, number: int, _: Any) -> None:
+        call, self._in_main = self._in_main, None
+        if call is not None:  # it takes the place of a signal of the user's at the same moment, which the listener has
+            return call()
         self.received = self.received or number
         if self._at_once:
             raise KeyboardInterrupt
+        return None
 
     def _listen(self) -> None:
         first = None
         while data := self._ear.recv(64):
             for number in data:
+                if number == signal.SIGTERM and self._own:
+                    self._own -= 1
+                    continue
                 if number not in (signal.SIGINT, signal.SIGTERM) or self._at_once:
                     continue
+                self.received = self.received or number
                 if first is None:
                     first = time.monotonic()
                     if self._answer:

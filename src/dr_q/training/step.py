@@ -8,6 +8,7 @@ import concurrent.futures
 import time
 from collections.abc import Callable
 
+import numpy as np
 from jaxtyping import Array
 
 from dr_q import agent as drq
@@ -62,6 +63,10 @@ class Stepper:
         self._before_learning = before_learning
         self.metrics: Array | None = None
         """What the last RL update saw: columns of `metric_names`."""
+        self.metrics_before: Array | None = None
+        """What the one before it saw. The last actions waited for that one, so reading this waits for nothing."""
+        self.actions = np.zeros(0, np.float32)
+        """The actions taken last."""
         self.encoder_metrics: drq.EncoderMetrics | None = None
         """What the last encoder updates saw."""
         self._dispatcher = concurrent.futures.ThreadPoolExecutor(1)
@@ -79,9 +84,9 @@ class Stepper:
             self.learner.add()
             self._before_learning()
         dispatched = self._dispatcher.submit(self._learn, first_update)
-        actions = self.learner.actions()
+        self.actions = self.learner.actions()
         self.clock.lap("act")
-        self.pool.send(actions)
+        self.pool.send(self.actions)
         self.arrived = self.pool.receive()
         self.clock.lap("simulate")
         dispatched.result()
@@ -99,5 +104,5 @@ class Stepper:
         for number in range(config.replay_ratio):
             if (first + number) % config.target_period == 0:
                 self.encoder_metrics = self.learner.sync_targets_and_train_encoder(number)
-            self.metrics = self.learner.update(number)
+            self.metrics_before, self.metrics = self.metrics, self.learner.update(number)
         return None

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, Family, UnknownIdError
+from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, Family, UnknownIdError
 from dr_q.envs.noisy import NoisyState
 from dr_q.envs.protocol import Env
 from dr_q.kit import TaskError, did_you_mean
@@ -87,6 +87,12 @@ def default_steps(task: str | EnvFactory) -> int:
         return known_tasks()[name].agent_steps
     family = families().get(name.partition("/")[0])
     return family.agent_steps if family else DEFAULT_AGENT_STEPS
+
+
+def default_eval_every(task: str | EnvFactory) -> int:
+    """Agent steps between evaluations if nobody says another number: the family's."""
+    family = families().get(canonical(task).partition("/")[0]) if isinstance(task, str) else None
+    return family.eval_every if family else DEFAULT_EVAL_EVERY
 
 
 def canonical(name: str) -> str:

@@ -10,6 +10,8 @@ from dr_q.paper import TaskInfo, paper_tasks
 
 DEFAULT_AGENT_STEPS = 500_000
 """Budget of a task for which nobody has said another."""
+DEFAULT_EVAL_EVERY = 5_000
+"""Agent steps between evaluations, likewise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Family:
     """How a task is spelled, for messages: `dmc/DOMAIN-TASK`."""
     agent_steps: int = DEFAULT_AGENT_STEPS
     """Budget of tasks that are not among `tasks`."""
+    eval_every: int = DEFAULT_EVAL_EVERY
+    """Agent steps between evaluations."""
     probe: str = ""
     """Task that `dr-q doctor` makes and resets; none if empty."""
     installed: Callable[[], bool] | None = None

@@ -16,7 +16,8 @@ from typing import IO, Any, BinaryIO
 
 import cloudpickle
 
-from dr_q.kit import EnvError, WorkerError
+from dr_q.envs.processes.parent import start_process
+from dr_q.kit import EnvError, WorkerError, spelled
 
 WAKE, MESSAGE, DONE = b"w", b"m", b"k"
 """On the pipe to a worker: a command waits, a message follows. On the pipe from it: the command is carried out."""
@@ -35,8 +36,8 @@ class WorkerProcess:
 
     def __init__(self, seed: int, module: str):
         self.seed = seed
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+        self._process = start_process(
+            [sys.executable, "-m", module, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -62,9 +63,12 @@ class WorkerProcess:
         size = int.from_bytes(self._read(_SIZE_BYTES, timeout), "little")
         return cloudpickle.loads(self._read(size, timeout))
 
-    def read_done(self, timeout: float) -> None:
-        """Wait until it says that the command is carried out."""
-        if self._read(1, timeout) != DONE:
+    def read_done(self, deadline: float, timeout: float) -> None:
+        """Wait until it says that the command is carried out, at most until a time of `time.monotonic`.
+
+        `timeout` is how long that was from the command on, for the error.
+        """
+        if self._read(1, timeout, deadline) != DONE:
             raise self.death()
 
     @property
@@ -75,8 +79,8 @@ class WorkerProcess:
     def silence(self, timeout: float) -> WorkerError:
         """The error of a worker that does not answer."""
         return WorkerError(
-            f"the simulator of seed {self.seed} has not answered for {timeout:.0f} s; "
-            "its environment hangs or is very slow; the last checkpoint can be resumed"
+            f"the simulator of seed {self.seed} has not answered for {timeout:.0f} s ({spelled('env_timeout')}); "
+            "its environment hangs or is very slow"
         )
 
     def death(self) -> WorkerError | EnvError:
@@ -113,12 +117,19 @@ class WorkerProcess:
         except OSError:
             raise self.death() from None
 
-    def _read(self, count: int, timeout: float) -> bytes:
+    def kill(self) -> None:
+        """End a worker that failed, at once."""
+        self._process.kill()
+        self.hang_up()
+        self.end(time.monotonic() + 5)
+
+    def _read(self, count: int, timeout: float, deadline: float | None = None) -> bytes:
         """Exactly `count` bytes, or an error that says what became of the worker."""
         pipe = self._output.fileno()
         data = b""
         while len(data) < count:
-            ready, _, _ = select.select([pipe], [], [], timeout)
+            left = timeout if deadline is None else max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([pipe], [], [], left)
             if not ready:
                 raise self.silence(timeout)
             part = os.read(pipe, count - len(data))

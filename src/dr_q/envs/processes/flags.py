@@ -16,14 +16,14 @@ POLL_EVERY = 20e-6
 """Seconds between polls of the counters, on both sides."""
 
 
-def give_order(arrays: SharedArrays, command: Command, which: slice = ALL) -> None:
+def give_order(arrays: SharedArrays, command: Command, which: slice | list[int] = ALL) -> None:
     """Loop: tell workers to carry out a command, whose data is already written."""
     arrays.command[which] = command
     full_fence()
     arrays.order[which] += 1
 
 
-def waiting_for(arrays: SharedArrays, which: slice = ALL) -> np.ndarray:
+def waiting_for(arrays: SharedArrays, which: slice | list[int] = ALL) -> np.ndarray:
     """Loop: for each of these seeds, whether its worker has not answered yet; where none is left, data may be read."""
     waits = arrays.order[which] != arrays.answer[which]
     full_fence()

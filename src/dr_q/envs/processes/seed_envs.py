@@ -57,6 +57,10 @@ class SharedArrays:
     """Whether the simulator's process waits on its pipe and must be woken."""
     seconds: np.ndarray
     """Time that the last command took by itself."""
+    episode: np.ndarray
+    """Number of the training episode."""
+    reward_range: np.ndarray
+    """Lowest and highest reward of training so far."""
 
     @staticmethod
     def layout(spec: EnvSpec, seeds: int, episodes: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -75,6 +79,8 @@ class SharedArrays:
             "answer": ((), count),
             "asleep": ((), flag),
             "seconds": ((), np.dtype(np.float64)),
+            "episode": ((), count),
+            "reward_range": ((2,), np.dtype(np.float64)),
         }
         return {name: ((seeds, *shape), dtype) for name, (shape, dtype) in of_one.items()}
 
@@ -122,6 +128,7 @@ class SeedEnvs:
         self._env = make()
         self._eval: list[Env] = []
         self._episode = 0
+        self._lowest = self._highest = 0.0
         self._actions: list[np.ndarray] = []
         self.spec = self._env.spec
         self._layout = PacketLayout(self.spec.obs)
@@ -141,10 +148,13 @@ class SeedEnvs:
         next_obs, obs, numbers = self._views(arrays)
         _write(next_obs, step.obs)
         numbers[:] = step.reward, step.terminated, step.truncated
+        if not self._lowest <= step.reward <= self._highest:  # seldom: from then on it is within
+            self._lowest, self._highest = min(self._lowest, step.reward), max(self._highest, step.reward)
+            arrays.reward_range[:] = self._lowest, self._highest
         if step.terminated or step.truncated:
             self._episode += 1
             self._actions = []
-            _write(obs, self._reset())
+            _write(obs, self._reset(arrays))
         else:
             _write(obs, step.obs)
 
@@ -156,7 +166,7 @@ class SeedEnvs:
         """Start an episode and take the given actions; the observation they lead to is acted on next."""
         self._episode, self._actions = episode, []
         _, obs, _ = self._views(arrays)
-        _write(obs, self._reset())
+        _write(obs, self._reset(arrays))
         for action in actions:
             step = self._env.step(action)
             self._actions.append(np.asarray(action, np.float32))
@@ -198,8 +208,9 @@ class SeedEnvs:
             self._viewed = arrays, views
         return self._viewed[1]
 
-    def _reset(self) -> dict[str, np.ndarray]:
+    def _reset(self, arrays: SharedArrays) -> dict[str, np.ndarray]:
         """Start the training episode whose number is `_episode`."""
+        arrays.episode[...] = self._episode  # before it, for whoever replaces a simulator that fails in it
         obs = self._env.reset(stream_seed(self._seed, "train", self._episode))
         self._check_obs(obs, lambda: f"the reset of training episode {self._episode}")
         return obs

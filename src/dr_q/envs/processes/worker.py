@@ -13,6 +13,7 @@ from typing import BinaryIO
 from dr_q.envs.families import families
 from dr_q.envs.processes import flags
 from dr_q.envs.processes.channel import DONE, ENV_FAILED, UNSHOWN, CommandPipe, PipeClosedError, answer_with
+from dr_q.envs.processes.parent import end_with_parent
 from dr_q.envs.processes.seed_envs import Command, SeedEnvs, SharedArrays
 from dr_q.kit import EnvError, TaskError
 
@@ -21,7 +22,8 @@ NAP = 0.05
 
 
 def main() -> int:
-    """Carry out commands until the input ends."""
+    """Carry out commands until the input ends, or the process is gone whose number is the argument."""
+    end_with_parent(int(sys.argv[1]))
     # A terminal's Ctrl-C reaches the whole group; the loop decides when its simulators end, by closing the pipe.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -46,6 +46,7 @@ const setUp = () => {
   });
   for (const section of document.querySelectorAll("main > section")) {
     if (section.id === "reference" && !data.references.length) continue;
+    if (section.id === "grid" && !data.grids.length) continue;
     $("contents").append(el("li", {}, el("a", { href: `#${section.id}` }, section.querySelector("h2").textContent)));
   }
   document.addEventListener("click", (event) => {

@@ -140,6 +140,46 @@ const renderAblations = () => {
   }
 };
 
+const heatMap = ({ settings, axes }, { name, kind, values }) => {
+  const means = values.map((one) => one.value[0]);
+  const [low, high] = [Math.min(...means), Math.max(...means)];
+  const table = el("table", { class: "heat", "aria-label": `${name} by ${settings.join(" and ")}` });
+  table.append(el("tr", {}, el("th", {}, `${settings[1]} \\ ${settings[0]}`), ...axes[0].map((x) => el("th", { scope: "col" }, x))));
+  axes[1].forEach((y, j) => {
+    const row = el("tr", {}, el("th", { scope: "row" }, y));
+    axes[0].forEach((_, i) => {
+      const found = values.find((one) => one.at[0] === i && one.at[1] === j);
+      const cell = el("td", found ? { title: estimate(found.value, kind) } : {}, found ? number(found.value[0], kind) : "–");
+      if (found) cell.style.setProperty("--heat", `${Math.round(8 + 62 * ((found.value[0] - low) / (high - low || 1)))}%`);
+      row.append(cell);
+    });
+    table.append(row);
+  });
+  return el("div", { class: "wrap", tabindex: 0, role: "region", "aria-label": name }, table);
+};
+const renderGrids = () => {
+  $("grid").hidden = !data.grids.length;
+  const box = $("grid-charts");
+  forget(box);
+  if (!data.grids.length) return;
+  for (const grid of data.grids) {
+    const cards = el("div", { class: "cards two-up" });
+    for (const chart of grid.charts) {
+      if (chart.kind === "score" && !matches(chart.name)) continue;
+      if (grid.settings.length > 1) { cards.append(card(chart.name, heatMap(grid, chart))); continue; }
+      const rows = grid.axes[0].map((value, i) => ({
+        label: `${grid.settings[0]} = ${value}`,
+        items: chart.values.filter((one) => one.at[0] === i && !state.hide.has(one.series))
+          .map((one) => ({ s: series.get(one.series), triple: one.value })),
+      })).filter((row) => row.items.length);
+      const drawn = { label: `${chart.name} by ${grid.settings[0]}`, rows, kind: chart.kind, labelShare: 0.45 };
+      if (rows.length) cards.append(card(chart.name, chartNode((width) => dotChart(width, drawn), 24 + 22 * rows.length)));
+    }
+    box.append(el("p", { class: "lead" }, grid.title), cards);
+  }
+  $("grid-table").replaceChildren(tableNode("grid", { tall: true }));
+};
+
 const timeShares = (run) => {
   const parts = Object.entries(run.milliseconds).filter(([, value]) => value);
   const total = parts.reduce((sum, [, value]) => sum + value, 0);
@@ -161,6 +201,7 @@ const renderTables = () => {
   $("ablation-table").replaceChildren(tableNode("ablations", { tall: true, titled: true }));
   renderSpeed();
   $("settings-table").replaceChildren(tableNode("settings"));
+  $("runs-table").replaceChildren(tableNode("runs", { tall: true }));
   $("versions-table").replaceChildren(tableNode("versions"));
 };
 
@@ -211,5 +252,6 @@ const render = () => {
   renderProfiles();
   renderImprovement();
   renderAblations();
+  renderGrids();
   renderPrintState();
 };
