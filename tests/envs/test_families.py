@@ -155,7 +155,7 @@ def test_the_command_lists_families_of_other_packages(site, capsys):
 def test_a_family_that_cannot_be_used_is_left_out_and_reported_once(site, code, message, capsys):
     install(site, "broken_robots", code)
     install(site, "good_robots", FAMILY_FILE)
-    assert list(families()) == ["gym", "dmc", "dmc-visual", "hbench", "toys"]
+    assert list(families()) == ["gym", "dmc", "dmc-visual", "hbench", "atari", "toys"]
     assert make_env("gym/Pendulum-v1").spec.action.dim == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"dr-q: the family 'broken_robots' (broken_robots) is left out: {message}")

@@ -216,7 +216,7 @@ def test_published_prints_a_task_a_suite_and_an_algorithm(capsys):
     ("arguments", "message"),
     [
         (["published", "dmc/cheeta-run"], "the paper has no task 'dmc/cheeta-run'; did you mean 'dmc/cheetah-run'?"),
-        (["published", "atari"], "unknown suite 'atari'"),
+        (["published", "atari"], "the paper has no task of the suite 'atari'; its suites: gym, "),
         (["published", "gym", "--algorithm", "sac"], "no scores of 'sac' in the paper; it has DR.Q, "),
     ],
 )

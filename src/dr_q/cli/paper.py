@@ -11,9 +11,11 @@ from dr_q.cli.options import argument, option, preset_file, use_presets
 from dr_q.cli.output import print_table
 from dr_q.config import PRESETS, Config, settings_of
 from dr_q.kit import ConfigError, TaskError, did_you_mean
-from dr_q.paper import TABLE_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
+from dr_q.paper import SUITES, TABLE_NOTES, TaskInfo, algorithms, paper_tasks, published_aggregates, published_score
 
-_SUITES = "gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, paper, all, or a suite of another family"
+_SUITES = (
+    "gym, dmc-easy, dmc-hard, dmc, dmc-visual, hbench, hbench-hand, atari, paper, all, or a suite of another family"
+)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -64,6 +66,9 @@ class PublishedScores:
 
         name = canonical(self.what)
         tasks = [paper_tasks()[name]] if name in paper_tasks() else suite_tasks(self._suite())
+        tasks = [task for task in tasks if task.name in paper_tasks()]
+        if not tasks:
+            raise TaskError(f"the paper has no task of the suite '{self.what}'; its suites: {', '.join(SUITES)}")
         suites = list(dict.fromkeys(task.suite for task in tasks))
         columns = [name for name in algorithms() if any(name in algorithms(suite) for suite in suites)]
         if self.algorithm is not None:
