@@ -80,7 +80,10 @@ def examine_run(folder: Path) -> Iterator[Finding]:
     steps = checkpoints.steps()
     if not steps:
         yield Finding(
-            "checkpoints", False, "none", f"dr-q train --resume {folder} begins again, if nothing is lost by it"
+            "checkpoints of the run",
+            False,
+            "none",
+            f"dr-q train --resume {folder} begins again, if nothing is lost by it",
         )
     for step in steps:
         fix = f"dr-q train --resume {folder} uses the newest checkpoint that is whole"
