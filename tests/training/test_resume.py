@@ -180,14 +180,17 @@ def test_steps_may_grow(tmp_path):
     assert "earlier_versions" not in info
 
 
-def test_what_the_run_ran_on_before_is_kept(tmp_path):
+def test_what_the_run_ran_on_before_is_kept_and_another_device_is_said(tmp_path, capsys):
     run = tmp_path / "run"
     dr_q.train(toys.Walk, steps=50, out=run, **tiny.RUN, **tiny.SIZES)
     info = json.loads((run / "run.json").read_text())
-    older = {**info["versions"], "source": "older"}
+    older = {**info["versions"], "source": "older", "device": "1 x NVIDIA H200"}
     (run / "run.json").write_text(json.dumps({**info, "versions": older}))
+    warned = []
     for steps in (80, 90):
-        dr_q.train(toys.Walk, resume=run, steps=steps, quiet=True)
+        dr_q.train(toys.Walk, resume=run, steps=steps)
+        warned.append("this run computed on 1 x NVIDIA H200 so far and continues on 1 x cpu" in capsys.readouterr().out)
+    assert warned == [True, False]
     again = json.loads((run / "run.json").read_text())
     assert again["versions"] == info["versions"]
     assert again["earlier_versions"] == [{"until": 50, **older}]

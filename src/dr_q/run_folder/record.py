@@ -139,11 +139,15 @@ class RunJson:
         self.last_checkpoint: int | None = None
         """Agent steps of the run's newest checkpoint, if it has one."""
 
-    def resume(self, agent_steps: int) -> None:
-        """Count the time of the run that is in the folder already; keep what it ran on, if that was something else."""
+    def resume(self, agent_steps: int) -> str | None:
+        """Count the time of the run that is in the folder already; keep what it ran on, if that was something else.
+
+        Returns:
+            The device that it ran on, if that was another.
+        """
         path = self.folder / RUN_JSON
         if not path.exists():
-            return
+            return None
         before = read_run_json(self.folder, "versions")
         self._seconds_before = float(before.get("seconds", 0.0))
         self._changed = before.get("changed", self._changed)  # presets may since have changed themselves
@@ -156,6 +160,8 @@ class RunJson:
         if parts and parts[-1] == {"until": agent_steps, **self._versions}:
             parts.pop()
         self._versions_before = parts
+        device = before["versions"].get("device")
+        return None if device == self._versions.get("device") else device
 
     def write(self, status: str, agent_steps: int) -> None:
         """Write it; its seconds are those of all processes that worked on the run."""

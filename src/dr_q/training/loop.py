@@ -248,8 +248,12 @@ class _Run:
         rows = last_metrics(folder) if resume else []
         self.restarts_before = {int(row["seed"]): int(row.get("env_restarts") or 0) for row in rows}
         """Those of each seed before this process, as far as they were logged."""
-        if resume:
-            self.record.resume(self.step)
+        device_before = self.record.resume(self.step) if resume else None
+        if device_before is not None:
+            self.display.say(
+                f"this run computed on {device_before} so far and continues on "
+                f"{jax.device_count()} x {jax.devices()[0].device_kind}: its results will differ from an unbroken run's"
+            )
         if self.step == 0:
             self.learner.begin(pool.begin())
         self.display.say_on_device(f"compiled in {self.learner.compile():.0f} s")
