@@ -146,6 +146,11 @@ def test_p_values_agree_with_the_interval_and_with_chance():
     excluded = [not gap.low <= 0 <= gap.high for gap in (st.difference(a, b) for a, b in found)]
     assert np.array_equal(chances < 0.05, excluded)
     assert 0.03 < np.mean(chances < 0.05) < 0.07  # nothing differs: one in twenty
+    from scipy.stats import ttest_ind
+
+    assert chances[:20] == pytest.approx([ttest_ind(a, b, equal_var=False).pvalue for a, b in found[:20]])  # pyright: ignore
+    alike = [1000.0, 1000.0, 1000.0 + 1e-10]
+    assert 0 <= st.difference_p(alike, [1000.0] * 3) <= 1, "scipy's own test warns of such scores"
     assert np.isnan(st.difference_p([1.0, 2.0], [1.0, 2.0, 3.0]))
     assert (st.difference_p([1.0] * 3, [1.0] * 3), st.difference_p([1.0] * 3, [2.0] * 3)) == (1.0, 0.0)
 
