@@ -52,9 +52,10 @@ bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the 
 results: $(READY)  ## tables and figures of docs/results.md from results/
 	$(BIN)/python results/make.py $(ARGS)
 
-docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md from the declared settings
+docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md from the declared settings; lines in docs/paper-map.md
 	$(BIN)/python -m dr_q.cli.settings_table docs/settings.md
 	$(BIN)/python -m dr_q.cli.settings_table docs/sweeps.md
+	$(BIN)/python -m dr_q.cli.paper_map docs/paper-map.md
 
 lock: $(READY)   ## write constraints.txt anew from what is installed
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^dr-q' > constraints.txt

@@ -7,7 +7,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dr_q.agent import Agent
     from dr_q.config import PRESETS, Config, load_presets, preset
+    from dr_q.diagnostics.opened_run import OpenedRun, open_run
     from dr_q.kit import (
         ConfigError,
         DamagedFileError,
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from dr_q.networks import (
+        Encoder,
         actor_from_torch,
         critic_from_torch,
         discrete_actor_from_torch,
         encoder_from_torch,
     )
     from dr_q.policies import Policy, load
+    from dr_q.replay import Replay
     from dr_q.run_folder import Evaluation
     from dr_q.training.api import train
     from dr_q.training.loop import TrainResult
@@ -34,15 +38,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Agent": "dr_q.agent",
     "PRESETS": "dr_q.config",
     "Config": "dr_q.config",
     "ConfigError": "dr_q.kit",
     "DamagedFileError": "dr_q.kit",
     "DrQError": "dr_q.kit",
+    "Encoder": "dr_q.networks",
     "EnvError": "dr_q.kit",
     "Evaluation": "dr_q.run_folder",
     "MissingPackageError": "dr_q.kit",
+    "OpenedRun": "dr_q.diagnostics.opened_run",
     "Policy": "dr_q.policies",
+    "Replay": "dr_q.replay",
     "RunFolderError": "dr_q.kit",
     "TaskError": "dr_q.kit",
     "ToolError": "dr_q.kit",
@@ -55,20 +63,25 @@ _HOME = {
     "encoder_from_torch": "dr_q.networks",
     "load": "dr_q.policies",
     "load_presets": "dr_q.config",
+    "open_run": "dr_q.diagnostics.opened_run",
     "preset": "dr_q.config",
     "train": "dr_q.training.api",
 }
 
 __all__ = [
     "PRESETS",
+    "Agent",
     "Config",
     "ConfigError",
     "DamagedFileError",
     "DrQError",
+    "Encoder",
     "EnvError",
     "Evaluation",
     "MissingPackageError",
+    "OpenedRun",
     "Policy",
+    "Replay",
     "RunFolderError",
     "TaskError",
     "ToolError",
@@ -82,6 +95,7 @@ __all__ = [
     "encoder_from_torch",
     "load",
     "load_presets",
+    "open_run",
     "preset",
     "train",
 ]

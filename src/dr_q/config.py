@@ -503,7 +503,7 @@ def add_presets(presets: Mapping[str, Mapping[str, Any]]) -> None:
                 "number, which stands for noisy states"
             )
         try:
-            config = preset("dr.q", **changes)
+            config = preset("dr.q", **{field: plain_value(value) for field, value in changes.items()})
         except ConfigError as error:
             raise ConfigError(f"preset '{name}': {error}") from None
         PRESETS[name] = {field: getattr(config, field) for field in current_names(changes, Config)}

@@ -141,6 +141,9 @@ class Execution:
         "largest memory to use of each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
     )  # fmt: skip
+    deterministic: bool = setting(
+        False, "on a GPU, compute the same bytes in every run, more slowly; a CPU does so anyway", group=_EXECUTION
+    )
     env_timeout: float = setting(
         300.0,
         "seconds after which an environment that does not answer has failed",

@@ -1,6 +1,7 @@
 """Named experiments: what they are, what they say of constructed results, and one from the command to its figure."""
 
 import csv
+import json
 import math
 import os
 import subprocess
@@ -15,11 +16,14 @@ import dr_q
 from dr_q.cli import main
 from dr_q.config import PRESETS
 from dr_q.envs import suite_tasks
+from dr_q.kit import ConfigError
 from dr_q.paper import SUITES, paper_tasks
 from dr_q.report import Result, write_results
 from dr_q.report.analyses import AgeBucket, Origin, Priorities
 from dr_q.report.claims import Claim, claims_on, judge, judge_published
-from dr_q.sweep import experiments
+from dr_q.run_folder import Evaluation, RunTables
+from dr_q.settings import make_settings
+from dr_q.sweep import SweepOptions, experiments
 from tests.training import tiny
 
 TASK = "dmc/acrobot-swingup"
@@ -274,3 +278,84 @@ def test_the_list_names_all(capsys):
     text = capsys.readouterr().out
     for experiment in experiments.EXPERIMENTS:
         assert experiment.name in text
+
+
+def made_run(folder: Path, task: str, *, seeds: int = 5, steps: int = 50_000, **changes: float) -> None:
+    """A run as it was made elsewhere: without checkpoints, in a folder of any name."""
+    settings = make_settings(task, seeds=seeds, steps=steps, changes=changes).to_json()
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"status": "finished", "agent_steps": steps, "settings": settings}))
+    RunTables(folder).append_evaluations(
+        Evaluation(seed, step, step, float(step), 0.0, 1.0, 1) for seed in range(seeds) for step in (0, steps)
+    )
+
+
+def test_breadth_is_every_task_and_says_what_is_missing(tmp_path, capsys):
+    planned = experiments.plan(experiments.find("breadth"))
+    (states, of_states), (pixels, of_pixels) = planned.sweeps
+    assert (states, len(of_states.tasks), of_states.seeds) == ("states", 61, 5)
+    assert (pixels, len(of_pixels.tasks), of_pixels.seeds) == ("pixels", 12, 3)
+    assert set(planned.tasks) == set(paper_tasks())
+    for spec in (of_states, of_pixels):
+        assert (spec.steps, spec.eval_every, spec.presets) == (50_000, 25_000, ("dr.q",))
+    have = tmp_path / "have"
+    made_run(have / "a", "gym/Ant-v4")
+    made_run(have / "b" / "c", "gym/Hopper-v4", seeds=10, steps=100_000)
+    made_run(have / "few", "gym/Humanoid-v4", seeds=4)
+    made_run(have / "short", "gym/Walker2d-v4", steps=40_000)
+    made_run(have / "other", "gym/HalfCheetah-v4", discount=0.9)
+    made_run(have / "seen", "dmc-visual/walker-run", seeds=3)
+    command = [
+        "experiment",
+        "run",
+        "breadth",
+        "--tasks",
+        "gym",
+        "dmc-visual/walker-run",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*command, "--missing", "--have", str(have)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "states: 2 of 5 tasks have 5 seeds at their last step; "
+        "missing: gym/HalfCheetah-v4, gym/Humanoid-v4, gym/Walker2d-v4",
+        "pixels: 1 of 1 tasks have 3 seeds at their last step",
+    ]
+    assert main([*command, "--missing"]) == 0
+    assert "states: 0 of 5 tasks" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_runs_of_this_repository_count_for_breadth():
+    planned = experiments.plan(experiments.find("breadth"))
+    done = experiments.done_tasks(planned.sweeps[0][1], [Path(__file__).parents[2] / "results" / "breadth"])
+    assert len(done) >= 13
+    assert "dmc/acrobot-swingup" in done
+
+
+def test_breadth_trains_what_is_left_and_ends_in_one_file(tmp_path, monkeypatch):
+    have, out, asked, said = tmp_path / "have", tmp_path / "out", [], []
+    made_run(have / "a", "gym/Ant-v4")
+    made_run(have / "seen", "dmc-visual/walker-run", seeds=3)
+    tasks = ("gym/Ant-v4", "gym/Hopper-v4", "dmc-visual/walker-run")
+    planned = experiments.plan(experiments.find("breadth"), tasks=tasks)
+
+    def train(spec, folder, options, execution):
+        asked.append((spec.tasks, spec.seeds, folder.name, options.max_minutes, execution))
+        for job in spec.jobs(folder):
+            made_run(job.folder, job.task)
+
+    monkeypatch.setattr(experiments, "run_sweep", train)
+    options = SweepOptions(local=True, max_minutes=9.0)
+    found = experiments.run_experiment(planned, out, options, said.append, have=[have], execution={"log_every": 5})
+    ((tasks, seeds, folder, minutes, execution),) = asked
+    assert (tasks, seeds, folder, execution) == (("gym/Hopper-v4",), 5, "states", {"log_every": 5})
+    assert 8.9 < minutes <= 9.0
+    assert said == [
+        "states: 2 of 2 tasks have 5 seeds at their last step",
+        "pixels: 1 of 1 tasks have 3 seeds at their last step",
+    ]
+    assert found.figures == [out / "results.csv"]
+    assert {row["task"] for row in rows(out / "results.csv")} == set(planned.tasks), "wherever they were made"
+    with pytest.raises(ConfigError, match="have is for lists of runs"):
+        experiments.run_experiment(experiments.plan(experiments.find("gym")), out, options, have=[have])

@@ -15,7 +15,16 @@ from dr_q.envs import suite_tasks
 from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
 from dr_q.settings import make_settings
-from dr_q.sweep import SweepFailed, SweepInterrupted, SweepOptions, SweepSpec, driver, estimate
+from dr_q.sweep import (
+    SlurmOptions,
+    SweepFailed,
+    SweepInterrupted,
+    SweepOptions,
+    SweepSpec,
+    driver,
+    estimate,
+    write_slurm_array,
+)
 from dr_q.sweep.collect import collect
 from dr_q.sweep.driver import share_of
 from dr_q.sweep.estimate import MEASURED, expected_rate, nearest, wall_hours
@@ -56,10 +65,29 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         ),
         (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0 and at most"),
         (["dmc-easy", "--retries", "-1"], "--retries must be a whole number between 0 and 1000000000, got -1"),
-        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0 and at mo"),
+        (["dmc-easy", "--dry-run", "--throughput", "0"], "--throughput must be a number, more than 0 and at most"),
         (["dmc-easy", "--slurm", "x.sh", "--address", "auto"], "--slurm starts a Ray cluster of its own"),
         (["dmc/dog-rum", "--slurm", "x.sh"], "unknown task 'dmc/dog-rum'; did you mean 'dmc/dog-run'?"),
         (["dmc-easy", "--slurm", "x.sh", "--out", "/etc"], "/etc is not empty and no sweep"),
+        (
+            ["dmc-easy", "--slurm", "array", "--slurm-header", "nowhere"],
+            "nowhere cannot be used",
+        ),
+        (["dmc-easy", "--mem", "8G"], "--slurm-script, --slurm-header and --mem need --slurm"),
+        (["dmc-easy", "--presets", ""], "unknown preset ''; presets: dr.q"),
+        (["dmc-easy", "--preset-file", "nowhere.toml"], "nowhere.toml cannot be read as a TOML file of presets"),
+        (["dmc-easy", "--seeds", "100000000"], "--seeds must be a whole number between 1 and 1000, got 100000000"),
+        (["dmc-easy", "--gpus-per-job", "nan"], "--gpus-per-job must be a number between 0 and 1, or a whole number"),
+        (["dmc-easy", "--cpus-per-job", "inf"], "--cpus-per-job must be a number, more than 0 and at most"),
+        (["dmc-easy", "--dry-run", "--throughput", "nan"], "--throughput must be a number, more than 0 and at most"),
+        (["dmc-easy", "--max-minutes", "nan"], "--max-minutes must be a number, more than 0 and at most"),
+        (["dmc-easy", "--grid", "infonce-weight"], "--grid must be setting=value,value,...: --grid infonce-weight="),
+        (["dmc-easy", "--grid", "infonce-wait=1"], "unknown setting 'infonce_wait'; did you mean 'infonce_weight'?"),
+        (["dmc-easy", "--grid", "infonce-weight=1,x"], "--grid infonce-weight must be a number between 0 and"),
+        (["dmc-easy", "--grid", "batch-size=1", "--batch-size", "2"], "--batch-size has a value and is in the grid"),
+        (["dmc-easy", "--local", "--address", "auto"], "--local runs without Ray; leave --address out"),
+        (["dmc-easy", "--jobs-per-gpu", "2", "--gpus-per-job", "1"], "--jobs-per-gpu and --gpus-per-job say the same"),
+        (["dmc-easy", "--jobs-per-gpu", "2", "--local"], "--jobs-per-gpu needs a GPU, and there is none"),
         (["dmc-easy", "--address", "127.0.0.1:9"], "no Ray cluster at '127.0.0.1:9'"),
     ],
 )
@@ -83,7 +111,7 @@ def test_options_from_python_are_refused_by_their_python_names(options):
 
 def test_options_of_jobs_are_those_of_sweep_options(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("dr_q.sweep.run_sweep", lambda spec, _, options: seen.append((spec, options)))
+    monkeypatch.setattr("dr_q.sweep.run_sweep", lambda spec, _, options, __: seen.append((spec, options)))
     given = ["--address", "a:1", "--gpus-per-job", "0.5", "--cpus-per-job", "3", "--retries", "1"]
     assert main(["sweep", "dmc/cheetah-run"]) == main(["sweep", "dmc/cheetah-run", "--seeds", "2", *given]) == 0
     assert seen == [
@@ -224,7 +252,7 @@ def test_a_sweep_works_where_files_cannot_be_locked(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with driver._only_driver(tmp_path / "sweep"):  # pyright: ignore[reportPrivateUsage]
+    with driver.only_driver(tmp_path / "sweep"):
         assert (tmp_path / "sweep").is_dir()
 
 
@@ -355,7 +383,7 @@ def test_the_table_shows_every_job_and_first_what_needs_looking_at(tmp_path, mon
     monkeypatch.setenv("LINES", "8")
     monkeypatch.setenv("COLUMNS", "150")
     board = Board(rows)
-    table = board._table()
+    table = board.table()
     assert table.row_count == 4
     cells = [list(column.cells) for column in table.columns]
     assert [column[1] for column in cells[2:]] == ["5,000 / 500,000", "104.5", "2,500", "0:33 h", "running"]
@@ -396,6 +424,48 @@ def test_the_slurm_script_passes_shellcheck(gpus, tmp_path):
     )
 
 
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ({}, ["--array=0-20", "--cpus-per-task=12", "--mem=18G", "--gres=gpu:1"]),
+        ({"jobs_per_gpu": 3}, ["--array=0-6", "--cpus-per-task=36", "--mem=54G", "--gres=gpu:1"]),
+        ({"gpus_per_job": 0.0, "cpus_per_job": 4.0}, ["--array=0-20", "--cpus-per-task=4", "--mem=18G"]),
+    ],
+)
+def test_the_array_passes_shellcheck_and_asks_for_what_its_jobs_need(options, lines, tmp_path):
+    out, script, header = tmp_path / "with space's", tmp_path / "array.sh", tmp_path / "header"
+    header.write_text("#!/bin/bash\nmodule load cuda\n#SBATCH --partition=gpu\n")
+    spec = SweepSpec(("dmc-easy",), ("dr.q",), 10)
+    elements = write_slurm_array(spec, out, SweepOptions(**options), script, SlurmOptions(header=header))
+    checked = subprocess.run(["shellcheck", "-e", "SC1090", str(script)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+    text = script.read_text()
+    asked = [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert set(lines) <= set(asked)
+    assert elements == int(lines[0].partition("-")[2].rpartition("-")[2]) + 1
+    assert "--gres=gpu:1" in lines or not any("gres" in line for line in asked)
+    assert text.index("--partition=gpu") < text.index("module load cuda") < text.index("set -euo pipefail")
+    assert ("nvidia-cuda-mps-control -d" in text) == ("jobs_per_gpu" in options)
+    assert len(list(out.rglob("*.job"))) == 21
+
+
+def test_the_longest_job_is_the_first_of_the_array(tmp_path):
+    spec = SweepSpec(("dmc/cheetah-run", "dmc-visual/walker-run", "gym/Ant-v4"), ("dr.q",), 5)
+    write_slurm_array(spec, tmp_path / "out", SweepOptions(), tmp_path / "array.sh")
+    jobs = [line.strip() for line in (tmp_path / "array.sh").read_text().splitlines() if line.strip().endswith(".job")]
+    assert [Path(job).parent.name for job in jobs] == ["dmc-visual-walker-run", "gym-Ant-v4", "dmc-cheetah-run"]
+    hours = [4.0, 4.0, 4.0, 4.0, 8.0, 8.0]
+    assert wall_hours(hours, 2) == 16.0, "16 if the long ones start first; 20 in the given order"
+
+
+def test_whole_nodes_have_all_their_memory_and_a_header(tmp_path):
+    (tmp_path / "header").write_text("#SBATCH --account=mine\n")
+    text = slurm_script(CHEETAH, tmp_path / "out", SweepOptions(), SlurmOptions(header=tmp_path / "header"))
+    assert "\n#SBATCH --mem=0\n" in text
+    assert "\n#SBATCH --account=mine\n" in text
+
+
 def test_a_slurm_script_is_not_overwritten(tmp_path, capsys):
     script = tmp_path / "sweep.sh"
     script.write_text("mine")
@@ -408,6 +478,7 @@ def test_a_slurm_script_is_not_overwritten(tmp_path, capsys):
     ("raised", "code", "line"),
     [
         (SweepInterrupted(15, Path("out")), 143, "dr-q: stopped by SIGTERM; the same command continues out\n"),
+        (SweepInterrupted(0, Path("out")), 0, "dr-q: stopped: the time given is up; the same command continues out\n"),
         (SweepFailed(["a", "b"], Path("out/results.csv")), 1, "dr-q: a\ndr-q: b\n"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 from dr_q.cli import main
 from dr_q.sweep.job import attempt_under_way
-from dr_q.sweep.spec import Job, SweepSpec
+from dr_q.sweep.spec import Job, SweepSpec, jobs_of_folder
 from tests.training import tiny
 
 pytestmark = pytest.mark.slow
@@ -93,6 +93,12 @@ def listening(pids: list[int]) -> dict[str, str]:
         for line in lines
         if any(f"pid={pid}," in line for pid in pids)
     }
+
+
+def is_evaluated(job: Job, steps: int) -> bool:
+    """Whether all seeds were evaluated at a step."""
+    evaluations = job.folder / "evals.csv"
+    return evaluations.exists() and f"\n1,{steps}," in evaluations.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +192,8 @@ def test_two_nodes_a_killed_worker_and_a_killed_node_give_the_same_results(unbro
     finally:
         cluster.shutdown()
     assert f"{slow.name}: lost (WorkerCrashedError); again from step" in text
-    assert "again from step 0" not in text
+    assert f"{slow.name}: lost (WorkerCrashedError); again from step 0" not in text
+    assert "a node died; again from step" in text
     assert attempt_under_way(slow) != first
     said = slow.log.read_text()
     assert said.count("step 0 of 120") == 1, "it began once only"
@@ -249,3 +256,114 @@ def test_the_slurm_script_stops_resumes_and_reports_a_failing_job(unbroken, tmp_
     assert "Traceback" in breaks.log.read_text()
     mine = [line for line in (unbroken / "results.csv").read_text().splitlines() if f"{SLOW},dr.q" in line]
     assert (out / "results.csv").read_text().splitlines()[1:] == mine
+
+
+SBATCH = """#!/bin/bash
+# Stands in for Slurm's: the elements of an array one after the other, those that were requeued once more.
+script=$1
+last=$(sed -n 's/^#SBATCH --array=0-//p' "$script")
+export SLURM_JOB_ID=77 SLURM_ARRAY_JOB_ID=77
+seq 0 "$last" > "$STAND_IN_QUEUE"
+status=0
+while [ -s "$STAND_IN_QUEUE" ]; do
+  element=$(head -n 1 "$STAND_IN_QUEUE")
+  sed -i 1d "$STAND_IN_QUEUE"
+  SLURM_ARRAY_TASK_ID=$element bash "$script" &
+  echo $! > "$STAND_IN_ELEMENT"
+  wait $! || status=1
+done
+exit $status
+"""
+REQUEUE = """#!/bin/bash
+# scontrol requeue 77_0
+echo "${2#*_}" >> "$STAND_IN_QUEUE"
+"""
+
+
+def test_the_array_stops_requeues_and_continues(unbroken, tmp_path):
+    """With a stand-in for Slurm and without Ray; the checkpoint after the signal was asked for by it."""
+    out, script, bin_folder, log = tmp_path / "array", tmp_path / "array.sh", tmp_path / "bin", tmp_path / "log"
+    command = arguments(out, (SLOW, BREAKS), PRESETS[:1], checkpoint_every=tiny.STEPS)
+    assert main([*command, "--gpus-per-job", "0", "--slurm", "array", "--slurm-script", str(script)]) == 0
+    bin_folder.mkdir()
+    for name, text in (("sbatch", SBATCH), ("scontrol", REQUEUE)):
+        (bin_folder / name).write_text(text)
+        (bin_folder / name).chmod(stat.S_IRWXU)
+    queue, element = tmp_path / "queue", tmp_path / "element"
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    variables = environment(PATH=path, STAND_IN_QUEUE=str(queue), STAND_IN_ELEMENT=str(element))
+    jobs = {job.task: job for job in jobs_of_folder(out)}
+    slow, breaks = jobs[SLOW], jobs[BREAKS]
+    process = spawn(["sbatch", str(script)], log, variables)
+    wait_for(lambda: is_evaluated(slow, 40), process, log)
+    os.kill(int(element.read_text()), signal.SIGUSR1)
+    text = finish(process, log, 1)
+    assert f"{slow.name}: interrupted" in text
+    assert f"{slow.name}: finished" in text
+    assert "resumed at step" in slow.log.read_text()
+    assert f"{breaks.name}: failed: EnvError: " in text
+    assert "a cable broke" in text
+    mine = [line for line in (unbroken / "results.csv").read_text().splitlines() if f"{SLOW},dr.q" in line]
+    assert (out / "results.csv").read_text().splitlines()[1:] == mine
+    again = finish(spawn(["sbatch", str(script)], log, variables), log, 1)
+    assert f"{slow.name}: finished before" in again
+
+
+def test_without_ray_a_killed_sweep_continues_with_the_same_results(unbroken, tmp_path):
+    """Killed, its job writes a checkpoint and ends; a killed job is started again by the next sweep."""
+    out, log = tmp_path / "local", tmp_path / "log"
+    command = [*arguments(out, (SLOW, WALK), PRESETS[:1], checkpoint_every=tiny.STEPS), "--local"]
+    slow, walk = SweepSpec((SLOW, WALK), PRESETS[:1], 2, changes=tiny.SIZES, **SCHEDULE).jobs(out)
+    process = start(command, log)
+    wait_for(lambda: is_evaluated(slow, 40), process, log)
+    pid = json.loads(slow.lock.read_text())["pid"]
+    status = json.loads((out / "status.json").read_text())
+    assert status["state"] == "running"
+    assert {job["state"] for job in status["jobs"]} <= {"running", "finished", "waiting"}
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + DEADLINE
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert json.loads((slow.folder / "run.json").read_text())["status"] == "interrupted", "it wrote a checkpoint"
+    process = start(command, log)
+    wait_for(lambda: attempt_under_way(slow) and json.loads(slow.lock.read_text())["pid"] != pid, process, log)
+    os.kill(json.loads(slow.lock.read_text())["pid"], signal.SIGKILL)
+    text = finish(process, log)
+    assert f"{slow.name}: lost (killed by SIGKILL); again from step" in text
+    assert "again from step 0" not in text
+    assert text.splitlines()[-1] == str(out / "results.csv")
+    assert not (slow.folder / "run.json").read_text().count("failed")
+    whole = (unbroken / "results.csv").read_text().splitlines()
+    mine = [line for line in whole[1:] if line.startswith((f"{SLOW},dr.q", f"{WALK},dr.q"))]
+    assert sorted((out / "results.csv").read_text().splitlines()[1:]) == sorted(mine)
+    assert json.loads((out / "status.json").read_text())["state"] == "ended"
+    assert walk.ended.exists()
+
+
+def test_a_grid_is_killed_continued_and_extended_by_a_seed(tmp_path):
+    """2 x 3 values, two seeds, on this machine's Ray; then a third seed of half of them in the same folder."""
+    out, log = tmp_path / "grid", tmp_path / "log"
+
+    def command(seeds: int, weights: str) -> list[str]:
+        words = arguments(out, (WALK,), PRESETS[:1])
+        words[words.index("--seeds") + 1] = str(seeds)
+        return [*words, "--grid", f"infonce-weight={weights}", "--grid", "fade-decay=1e-3,1e-4,0"]
+
+    process = start(command(2, "0.05,0.2"), log)
+    wait_for(lambda: any(out.glob("*/*/checkpoints/80")), process, log)
+    process.kill()
+    process.wait()
+    finish(start(command(2, "0.05,0.2"), log), log)
+    before = (out / "results.csv").read_text().splitlines()
+    assert len(before) == 1 + 6 * 2 * 4
+    text = finish(start(command(3, "0.2"), log), log)
+    assert "6 jobs, 3 finished before" in text
+    after = (out / "results.csv").read_text().splitlines()
+    assert set(before) < set(after)
+    assert len(after) == 1 + (6 * 2 + 3) * 4
+    rows = list(csv.DictReader(after))
+    assert len({row["preset"] for row in rows}) == 6, "every combination has a name of its own"
+    assert {row["seed"] for row in rows} == {"0", "1", "2"}
+    configs = [json.loads(file.read_text())["settings"]["config"] for file in out.glob("*/*/run.json")]
+    assert len({(config["infonce_weight"], config["fade_decay"]) for config in configs}) == 6

@@ -35,3 +35,13 @@ gymnasium.register("sweep-walk-v0", entry_point="tests.envs.toys:Walk")
 gymnasium.register("sweep-slow-v0", entry_point="tests.sweep.toys:Slow")
 gymnasium.register("sweep-calm-v0", entry_point="tests.sweep.toys:Calm")
 gymnasium.register("sweep-breaks-v0", entry_point="tests.sweep.toys:Breaks")
+
+
+class Aim(toys.Forever):
+    """The reward is the action: 20 steps of 1 are the best."""
+
+    def outcome(self, action):
+        return action, False, self.t == 19
+
+
+gymnasium.register("sweep-aim-v0", entry_point="tests.sweep.toys:Aim")

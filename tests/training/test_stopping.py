@@ -332,6 +332,21 @@ def test_weights_and_biases_gets_what_tensorboard_gets(tmp_path, monkeypatch):
     assert {given["resume"] for given in begun} == {"allow"}
 
 
+def test_a_run_says_where_it_belongs_at_weights_and_biases_and_logs_every_seed(tmp_path, monkeypatch):
+    heard: list[Any] = []
+    run = SimpleNamespace(log=heard.append, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **given: heard.append(given) or run))
+    belongs = {"wandb_project": "thesis", "wandb_entity": "lab", "wandb_group": "grid", "wandb_tags": ("a", "b")}
+    settings = {**tiny.RUN, **tiny.SIZES, "log_every": 60}
+    dr_q.train(toys.Walk, steps=60, seeds=2, out=tmp_path / "run", wandb=True, **belongs, **settings)
+    said = {name: heard[0][name] for name in ("project", "entity", "group", "tags", "name")}
+    assert said == {"project": "thesis", "entity": "lab", "group": "grid", "tags": ["a", "b"], "name": "run"}
+    (logged,) = [values for values in heard[1:] if "train/critic_loss" in values]
+    mean = (logged["critic_loss/seed0"] + logged["critic_loss/seed1"]) / 2
+    assert logged["train/critic_loss"] == pytest.approx(mean)
+    assert logged["agent_steps"] == 60
+
+
 def test_without_weights_and_biases_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert main(["train", "gym/Hopper-v4", "--wandb", "--out", str(tmp_path / "run"), *tiny.flags()]) == 2

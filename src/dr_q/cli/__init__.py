@@ -15,7 +15,7 @@ from dr_q.cli.paper import Presets, PublishedScores, Tasks
 from dr_q.cli.parse import Group, Help, parse
 from dr_q.cli.policies import Eval, Export, Video
 from dr_q.cli.results import Compare, Report, Results
-from dr_q.cli.sweeps import EXPERIMENT, Sweep
+from dr_q.cli.sweeps import EXPERIMENT, Sweep, Tune, Watch
 from dr_q.cli.training import Train
 from dr_q.kit import DrQError, MissingPackageError, spelled_as_options
 from dr_q.kit.errors import FAILURE, USAGE
@@ -28,6 +28,8 @@ COMMANDS = Group(
     {
         "train": Train,
         "sweep": Sweep,
+        "tune": Tune,
+        "watch": Watch,
         "eval": Eval,
         "video": Video,
         "export": Export,

@@ -4,6 +4,7 @@
 `sample_subtrajectory` and `sample_n_step` on its storage, all for one seed, and `vmap` over seeds.
 """
 
+from dr_q.replay.in_place import add_in_place
 from dr_q.replay.replay import (
     Replay,
     add,
@@ -46,6 +47,7 @@ __all__ = [
     "Subtrajectory",
     "Transition",
     "add",
+    "add_in_place",
     "draw",
     "has_valid_start",
     "init",

@@ -51,7 +51,8 @@ def init_replay(config: Config, spaces: Spaces, capacity: int | None = None, *, 
 def add(replay: Replay, transition: Transition) -> Replay:
     """Store one transition.
 
-    Under a plain `jax.jit` this copies the whole replay; donate the argument (`donate_argnums`) to write in place.
+    Under a plain `jax.jit` this copies the whole replay: call `add_in_place` instead, or donate the argument of the
+    compiled function that calls this one (`donate_argnums`).
     """
     storage, added = add_to_storage(replay.storage, transition)
     return dataclasses.replace(replay, storage=storage, sampling=replay.sampler.on_add(replay.sampling, storage, added))

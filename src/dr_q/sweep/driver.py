@@ -36,7 +36,7 @@ from dr_q.training.signals import Signals
 
 _LOOK_EVERY = 1.0
 """Seconds between looks at the runs' folders."""
-_CPUS_BESIDE_SIMULATORS = 2
+CPUS_BESIDE_SIMULATORS = 2
 """Of a job on a GPU: the loop, and what drives the device."""
 _MOST_NODES_LOST = 20
 """By one job, before it is given up: machines come and go, and that is not its fault."""
@@ -107,15 +107,15 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
     out = Path(out).resolve()
     record = check_folder(spec, out)
     check_tasks(spec)
-    with contextlib.nullcontext() if options.local else on_ray.cluster(options):
+    with contextlib.nullcontext(False) if options.local else on_ray.cluster(options) as ours:
         nodes = [this_machine()] if options.local else on_ray.nodes()
         before = (record or {}).get("cpu_threads")
         share = share_of(nodes, len(spec.jobs(out)), spec.seeds, options, before)
-        with _only_driver(out):
+        with only_driver(out):
             write_spec(spec, out, before or share.cpu_threads)
             jobs = [dataclasses.replace(job, execution=execution or {}) for job in spec.jobs(out)]
             rows = [Row(job, progress_of(job)) for job in longest_first(jobs, on_gpu=share.gpus > 0)]
-            stopped = _train(rows, share, options, out)
+            stopped = _train(rows, share, options, out, ours)
             results = collect(jobs_of_folder(out), out)
         failures = [f"{row.job.name}: {row.note} (log: {row.job.log})" for row in rows if row.state == "failed"]
         if stopped is not None and not all(row.state in ("finished", "failed") for row in rows):
@@ -125,14 +125,14 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
         return results
 
 
-def _train(rows: list[Row], share: Share, options: SweepOptions, out: Path) -> int | None:
+def _train(rows: list[Row], share: Share, options: SweepOptions, out: Path, ours: bool) -> int | None:
     """Run all jobs; the signal that stopped them, 0 if the time was up, None if nothing did."""
     second_signal = contextlib.suppress(KeyboardInterrupt)
-    shared_gpu = not options.local and options.address is None and 0 < share.gpus < 1
+    shared_gpu = ours and 0 < share.gpus < 1
     with Board(rows) as board, Signals() as signals, contextlib.ExitStack() as stack:
         if shared_gpu:
             stack.callback(MultiProcessService(board.say).close)
-        jobs: Jobs = ProcessJobs(share, board.say) if options.local else on_ray.RayJobs(share, options)
+        jobs: Jobs = ProcessJobs(share, board.say) if options.local else on_ray.RayJobs(share, ours=ours)
         sweep = _Sweep(rows, share, options, board, out, jobs)
         with second_signal:
             try:
@@ -154,15 +154,14 @@ def share_of(
     if gpus > 0:
         most = max((node["GPU"] for node in with_gpus), default=0)
         if gpus > most:
-            name, given = ("gpus_per_job", gpus) if options.jobs_per_gpu is None else ("jobs_per_gpu", 1)
+            if options.jobs_per_gpu is not None:
+                raise ConfigError(f"{spelled('jobs_per_gpu')} needs a GPU, and there is none; leave it out")
             raise ConfigError(
-                f"{spelled(name)} {given:g} is more than any node has: {most:g}; 0 trains on the CPU"
-                if most or options.jobs_per_gpu is None
-                else f"{spelled('jobs_per_gpu')} needs a GPU, and there is none; leave it out to train on the CPU"
+                f"{spelled('gpus_per_job')} {gpus:g} is more than any node has: {most:g}; 0 trains on the CPU"
             )
         fitting = [node for node in with_gpus if node["GPU"] >= gpus]
         fair = min(node.get("CPU", 1) * gpus / node["GPU"] for node in fitting)
-        cpus = options.cpus_per_job or max(1.0, min(float(seeds + _CPUS_BESIDE_SIMULATORS), fair // 1))
+        cpus = options.cpus_per_job or max(1.0, min(float(seeds + CPUS_BESIDE_SIMULATORS), fair // 1))
         _check_cpus(cpus, fitting)
         return Share(cpus, gpus)
     smallest = min(node.get("CPU", 1.0) for node in nodes) // 1
@@ -189,6 +188,7 @@ class _Sweep:
         self._attempts: dict[Path, str] = {}
         self._lost: dict[Path, int] = {row.job.folder: 0 for row in rows}
         self._nodes_lost: dict[Path, int] = {row.job.folder: 0 for row in rows}
+        self._status: tuple[str, list[dict[str, Any]]] = ("", [])
         self.stopping = False
 
     def go(self, signals: Signals) -> None:
@@ -218,23 +218,22 @@ class _Sweep:
 
     def write_status(self, state: str) -> None:
         """status.json: what the table shows, for other terminals."""
-        record = {
-            "state": state,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "jobs": [
-                {
-                    "folder": row.job.folder.relative_to(self._out).as_posix(),
-                    "state": row.state,
-                    "note": row.note,
-                    "agent_steps": row.progress.agent_steps,
-                    "steps": row.job.settings.steps,
-                    "return": row.progress.score,
-                }
-                for row in self._rows
-            ],
-        }
+        jobs = [
+            {
+                "folder": row.job.folder.relative_to(self._out).as_posix(),
+                "state": row.state,
+                "note": row.note,
+                "agent_steps": row.progress.agent_steps,
+                "steps": row.job.settings.steps,
+                "return": row.progress.score,
+            }
+            for row in self._rows
+        ]
+        if (state, jobs) == self._status:
+            return
+        self._status = (state, jobs)
+        process = {"host": socket.gethostname(), "pid": os.getpid()}
+        record = {"state": state, **process, "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "jobs": jobs}
         with contextlib.suppress(OSError):  # a full disk does not stop jobs
             write_text(self._out / STATUS_FILE, json.dumps(record, indent=1) + "\n")
 
@@ -327,7 +326,7 @@ class _Sweep:
 
 
 @contextlib.contextmanager
-def _only_driver(out: Path) -> Iterator[None]:
+def only_driver(out: Path) -> Iterator[None]:
     """Two drivers of one sweep would train its runs twice."""
     out.mkdir(parents=True, exist_ok=True)
     with (out / LOCK_FILE).open("a") as file:

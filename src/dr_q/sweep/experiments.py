@@ -1,22 +1,27 @@
 """The paper's figures that run something, by name: what is trained, what the paper says of it, and what we see."""
 
+import dataclasses
 import importlib.util
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from dr_q.config import Config, current_names, plain_value
 from dr_q.envs import NOISE_DIMS, known_tasks
-from dr_q.kit import ConfigError, MissingPackageError, did_you_mean
-from dr_q.report import Result, build_report, read_results
+from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, did_you_mean, replace_file, spelled
+from dr_q.report import Result, build_report, read_results, write_results
 from dr_q.report.claims import Claim, Judgement, claims_on, judge, judge_difference, judge_published, sentence
 from dr_q.report.numbers import with_interval
 from dr_q.report.results import listed_as
 from dr_q.report.statistics import sample, sample_difference
 from dr_q.report.write import write_curves, write_verdicts
+from dr_q.run_folder import find_runs, read_run
+from dr_q.settings import Settings
 from dr_q.sweep.driver import run_sweep
 from dr_q.sweep.estimate import Estimate, estimate
-from dr_q.sweep.spec import RESULTS_FILE, SEEDS, SweepOptions, SweepSpec
+from dr_q.sweep.spec import RESULTS_FILE, SEEDS, SweepOptions, SweepSpec, Variant
 
 _NOISY = f"+noise{NOISE_DIMS}"
 _ANALYSED_AT = 200_000
@@ -29,8 +34,16 @@ _TABLES = ("gym", "dmc-easy", "dmc-hard", "hbench", "hbench-hand", "dmc-visual")
 """Suites in the order of the paper's tables, from Table 6 on."""
 
 
+class Part(NamedTuple):
+    """Tasks of an experiment that have a number of seeds of their own."""
+
+    folder: str
+    tasks: tuple[str, ...]
+    seeds: int
+
+
 class Experiment(NamedTuple):
-    """One figure of the paper."""
+    """One figure of the paper, or a list of runs."""
 
     name: str
     figure: str
@@ -40,13 +53,17 @@ class Experiment(NamedTuple):
     """Tasks and suites."""
     presets: tuple[str, ...]
     claims: tuple[Claim, ...] = ()
-    ends_in: Literal["curves", "published", "tsne", "priorities"] = "curves"
+    ends_in: Literal["curves", "published", "tsne", "priorities", "list"] = "curves"
     steps: int | None = None
     """None: each task's budget."""
     noise: tuple[int, ...] = (0,)
     """Dimensions of noise, one sweep for each."""
     chosen: str = ""
     """Which tasks are our choice, because the paper does not name its own."""
+    eval_every: int | None = None
+    """None: a run's default."""
+    parts: tuple[Part, ...] = ()
+    """A sweep for each, one after the other; none: all tasks in one, with the paper's number of seeds."""
 
 
 def _published(name: str, figure: str, tasks: tuple[str, ...]) -> Experiment:
@@ -161,11 +178,22 @@ EXPERIMENTS = (
         steps=_ANALYSED_AT,
         chosen="all tasks but hbench/h1-run-v0",
     ),
+    Experiment(
+        "breadth",
+        "Tables 6 to 11, early",
+        "every task of the paper for 50,000 agent steps",
+        (*_TABLES,),
+        ("dr.q",),
+        ends_in="list",
+        steps=50_000,
+        eval_every=25_000,
+        parts=(Part("states", _TABLES[:-1], 5), Part("pixels", _TABLES[-1:], 3)),
+    ),
 )  # fmt: skip
 
 
 class Plan(NamedTuple):
-    """An experiment as it is to be run: a sweep for each noise."""
+    """An experiment as it is to be run: a sweep for each noise, or for each part."""
 
     experiment: Experiment
     sweeps: list[tuple[str, SweepSpec]]
@@ -174,7 +202,7 @@ class Plan(NamedTuple):
     @property
     def tasks(self) -> tuple[str, ...]:
         """Spelled out."""
-        return self.sweeps[0][1].tasks
+        return tuple(dict.fromkeys(task for _, spec in self.sweeps for task in spec.tasks))
 
     def folders(self, out: Path) -> list[Path]:
         """Of every run, by task, then preset."""
@@ -208,46 +236,150 @@ def plan(
     experiment: Experiment,
     *,
     tasks: tuple[str, ...] = (),
-    seeds: int = SEEDS,
+    seeds: int | None = None,
     steps: int | None = None,
     changes: dict[str, Any] | None = None,
     **schedule: Any,
 ) -> Plan:
     """The paper's, or with other tasks, seeds, steps, evaluations and settings."""
+    schedule = {"eval_every": experiment.eval_every, **schedule, "steps": steps or experiment.steps}
+
+    def sweep(tasks: tuple[str, ...], usual_seeds: int, noise: int = 0) -> SweepSpec:
+        number = usual_seeds if seeds is None else seeds
+        return SweepSpec(tasks, experiment.presets, number, noise_dims=noise, changes=changes or {}, **schedule)
+
+    if not experiment.parts:
+        names = [(f"runs-noise{noise}" if noise else "runs", noise) for noise in experiment.noise]
+        return Plan(experiment, [(name, sweep(tasks or experiment.tasks, SEEDS, noise)) for name, noise in names])
+    asked = sweep(tasks, SEEDS).tasks if tasks else None
     sweeps = []
-    for noise in experiment.noise:
-        spec = SweepSpec(
-            tasks or experiment.tasks,
-            experiment.presets,
-            seeds,
-            steps=steps or experiment.steps,
-            noise_dims=noise,
-            changes=changes or {},
-            **schedule,
-        )
-        sweeps.append((f"runs-noise{noise}" if noise else "runs", spec))
+    for part in experiment.parts:
+        whole = sweep(part.tasks, part.seeds)
+        mine = whole.tasks if asked is None else tuple(task for task in whole.tasks if task in asked)
+        if mine:
+            sweeps.append((part.folder, dataclasses.replace(whole, tasks=mine)))
+    if not sweeps:
+        raise ConfigError(f"experiment {experiment.name} has none of these tasks: {', '.join(tasks)}")
     return Plan(experiment, sweeps)
 
 
 def estimate_experiment(planned: Plan, out: Path, options: SweepOptions, throughput: float | None = None) -> Estimate:
     """What all its sweeps would take together. Nothing is started."""
     found = [estimate(spec, out / name, options, throughput) for name, spec in planned.sweeps]
+    if not found:
+        raise ConfigError(f"nothing is left to do of {planned.experiment.name}")
     missing = dict.fromkeys(line for part in found for line in part.missing)
     return found[0]._replace(jobs=[job for part in found for job in part.jobs], missing=list(missing))
 
 
 def run_experiment(
-    planned: Plan, out: Path, options: SweepOptions, say: Callable[[str], None] = lambda line: None
+    planned: Plan,
+    out: Path,
+    options: SweepOptions,
+    say: Callable[[str], None] = lambda line: None,
+    *,
+    have: Sequence[Path] = (),
+    execution: dict[str, Any] | None = None,
 ) -> Finding:
-    """Train what is not trained yet, draw the figure and judge what the paper says. Started again, it continues."""
-    _check_packages()
+    """Train what is not trained yet, draw the figure and judge what the paper says. Started again, it continues.
+
+    Args:
+        planned: What to train.
+        out: The experiment's folder.
+        options: Where and how.
+        say: Takes lines about the progress.
+        have: Folders with runs that were made elsewhere; tasks that are finished there are not trained. For an
+            experiment that is a list of runs (breadth).
+        execution: Fields of `dr_q.settings.Execution` for every run.
+    """
+    is_list = planned.experiment.ends_in == "list"
+    if have and not is_list:
+        raise ConfigError(f"{spelled('have')} is for lists of runs (breadth), not for {planned.experiment.name}")
+    if not is_list:
+        _check_packages()
+    start = time.monotonic()
+    try:
+        for name, spec in without_done(planned, have).sweeps:
+            now = _with_time_left(options, (time.monotonic() - start) / 60)
+            run_sweep(spec, out / name, now, execution)
+    finally:
+        if is_list:
+            for line in missing(planned, out, have):
+                say(line)
+    return conclude(planned, out, say, have)
+
+
+def without_done(planned: Plan, have: Sequence[Path]) -> Plan:
+    """Without the tasks that are finished in folders of runs that were made elsewhere."""
+    if not have:
+        return planned
+    sweeps = []
     for name, spec in planned.sweeps:
-        run_sweep(spec, out / name, options)
-    return conclude(planned, out, say)
+        done = done_tasks(spec, have)
+        left = tuple(task for task in spec.tasks if task not in done)
+        sweeps += [(name, dataclasses.replace(spec, tasks=left))] if left else []
+    return planned._replace(sweeps=sweeps)
 
 
-def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line: None) -> Finding:
+def _with_time_left(options: SweepOptions, minutes: float) -> SweepOptions:
+    """`max_minutes` is for the whole experiment."""
+    if options.max_minutes is None:
+        return options
+    return dataclasses.replace(options, max_minutes=max(options.max_minutes - minutes, 0.01))
+
+
+def done_tasks(spec: SweepSpec, folders: Iterable[Path]) -> dict[str, list[Path]]:
+    """The tasks of a sweep of one preset that runs in these folders have finished, wherever they were made, and these.
+
+    A task is done if as many different seeds as the sweep has were evaluated at its last step or later, with the
+    sweep's settings.
+    """
+    wanted = {task: spec.settings(task, Variant(spec.presets[0])) for task in spec.tasks}
+    seeds: dict[str, set[int]] = {}
+    where: dict[str, list[Path]] = {}
+    for folder in dict.fromkeys(run for path in folders if path.exists() for run in _runs_in(path)):
+        run = read_run(folder)
+        settings = wanted.get(run.info["settings"]["task"])
+        if settings is None or not _same_settings(run.info["settings"], settings):
+            continue
+        reached = {seed for seed, rows in run.evaluations.items() if rows and rows[-1][0] >= settings.steps}
+        if reached:
+            seeds.setdefault(settings.task_name, set()).update(reached)
+            where.setdefault(settings.task_name, []).append(folder)
+    return {task: where[task] for task in spec.tasks if len(seeds.get(task, ())) >= spec.seeds}
+
+
+def _same_settings(record: dict[str, Any], settings: Settings) -> bool:
+    """Whether a run learnt with the same settings; how long it is and how often it was evaluated may differ."""
+    config = {**dataclasses.asdict(Config()), **current_names(record.get("config", {}), Config)}
+    plain = {name: plain_value(value) for name, value in config.items()}
+    return record.get("noise_dims", 0) == settings.noise_dims and plain == dataclasses.asdict(settings.config)
+
+
+def _runs_in(path: Path) -> list[Path]:
+    try:
+        return find_runs(path)
+    except RunFolderError:  # none yet
+        return []
+
+
+def missing(planned: Plan, out: Path, have: Sequence[Path] = ()) -> list[str]:
+    """How many tasks of each part are finished, here or elsewhere, and which are not."""
+    lines = []
+    for name, spec in planned.sweeps:
+        done = done_tasks(spec, [*have, out / name])
+        left = [task for task in spec.tasks if task not in done]
+        said = f"{name}: {len(done)} of {len(spec.tasks)} tasks have {spec.seeds} seeds at their last step"
+        lines.append(f"{said}; missing: {', '.join(left)}" if left else said)
+    return lines
+
+
+def conclude(
+    planned: Plan, out: Path, say: Callable[[str], None] = lambda line: None, have: Sequence[Path] = ()
+) -> Finding:
     """The figure and the sentences of an experiment whose runs are finished."""
+    if planned.experiment.ends_in == "list":
+        return _listed(planned, out, have)
     results = read_results([out / name / RESULTS_FILE for name, _ in planned.sweeps])
     ends_in = planned.experiment.ends_in
     if ends_in == "published":
@@ -255,6 +387,15 @@ def conclude(planned: Plan, out: Path, say: Callable[[str], None] = lambda line:
     if ends_in == "curves":
         return _presets(planned, results, out)
     return _latent(planned, out, say) if ends_in == "tsne" else _by_age(planned, out, say)
+
+
+def _listed(planned: Plan, out: Path, have: Sequence[Path]) -> Finding:
+    """One file of all results, those that were made elsewhere included."""
+    runs = [run for name, spec in planned.sweeps for of in done_tasks(spec, [*have, out / name]).values() for run in of]
+    out.mkdir(parents=True, exist_ok=True)
+    with replace_file(out / RESULTS_FILE) as part:
+        write_results(read_results(runs), part)
+    return Finding([out / RESULTS_FILE], [])
 
 
 def _presets(planned: Plan, results: list[Result], out: Path) -> Finding:

@@ -33,12 +33,15 @@ def need_ray() -> None:
 
 
 @contextlib.contextmanager
-def cluster(options: SweepOptions) -> Iterator[None]:
-    """A cluster: the caller's if it has one, the one at the address, or one on this machine for as long as it takes."""
+def cluster(options: SweepOptions) -> Iterator[bool]:
+    """A cluster: the caller's if it has one, the one at the address, or one on this machine for as long as it takes.
+
+    The value says whether it is the last of these, which is ours to start again.
+    """
     import ray
 
     if ray.is_initialized():
-        yield
+        yield False
         return
     if options.address is None:
         start_on_this_machine()
@@ -53,7 +56,7 @@ def cluster(options: SweepOptions) -> Iterator[None]:
                 "or leave --address out"
             ) from None
     try:
-        yield
+        yield options.address is None
     finally:
         ray.shutdown()
 
@@ -109,8 +112,9 @@ def _dead_nodes() -> set[str]:
 class RayJobs:
     """Starts jobs on the cluster, each in a fresh process, and says how they ended."""
 
-    def __init__(self, share: Share, options: SweepOptions):
-        self._share, self._options = share, options
+    def __init__(self, share: Share, *, ours: bool):
+        """`ours`: whether the cluster is ours to start again."""
+        self._share, self._ours = share, ours
         self._references: dict[Any, str] = {}
         self._dead: dict[str, set[str]] = {}
         """By attempt, the nodes that were dead when it was submitted."""
@@ -154,7 +158,7 @@ class RayJobs:
         """Start Ray again where this machine's node has died; False if it is not ours to start."""
         import ray
 
-        if self._options.address is not None:
+        if not self._ours:
             return False
         self._references.clear()
         ray.shutdown()

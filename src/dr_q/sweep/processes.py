@@ -112,6 +112,20 @@ class ProcessJobs:
                 return found
             time.sleep(_POLL)
 
+    @property
+    def capacity(self) -> int:
+        """Jobs that may run at once."""
+        return len(self._slots)
+
+    def cancel(self, attempt: str) -> None:
+        """Stop one job, as `stop` does all."""
+        if any(attempt == waiting for _, waiting in self._waiting):
+            self._waiting = [(job, waiting) for job, waiting in self._waiting if waiting != attempt]
+            self._cancelled.append(attempt)
+        for one in self._running:
+            if one.attempt == attempt:
+                one.process.send_signal(signal.SIGTERM)
+
     def stop(self) -> None:
         """Ask for checkpoints; waiting jobs are not started."""
         self._cancelled += [attempt for _, attempt in self._waiting]

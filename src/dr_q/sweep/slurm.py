@@ -1,14 +1,21 @@
-"""A batch script for Slurm: Ray on the allocation's nodes, the sweep on it, and again after a requeue."""
+"""Batch scripts for Slurm: whole nodes with Ray on them, or an array with a job of the sweep in each element."""
 
 import dataclasses
+import math
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dr_q.kit import ConfigError
-from dr_q.sweep.spec import RUN_OPTIONS, SweepOptions, SweepSpec, check_folder, check_tasks
+from dr_q.sweep.driver import CPUS_BESIDE_SIMULATORS
+from dr_q.sweep.estimate import longest_first
+from dr_q.sweep.job import Share, job_file, write_job
+from dr_q.sweep.progress import progress_of
+from dr_q.sweep.spec import RUN_OPTIONS, Job, SweepOptions, SweepSpec, check_folder, check_tasks, write_spec
 
-_SCRIPT = """\
+_NODES_SCRIPT = """\
 #!/bin/bash
 # A dr-q sweep. Submit it with sbatch, whose own options win over these lines: sbatch --nodes=4 --time=12:00:00 FILE
 # Every node must see the sweep's folder and this Python. What is finished is skipped, so it may be submitted again.
@@ -16,14 +23,15 @@ _SCRIPT = """\
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
+#SBATCH --mem=0
 {gpus}#SBATCH --requeue
 #SBATCH --open-mode=append
 # Two minutes before the time is up, or before a preemption that warns: checkpoints, then back into the queue.
 #SBATCH --signal=B:USR1@120
-set -euo pipefail
+{header}set -euo pipefail
 
 export RAY_USAGE_STATS_ENABLED=0
-python={python}
+{service}python={python}
 ray={ray}
 sweep=({command})
 
@@ -64,7 +72,7 @@ trap end_ray EXIT
 trap requeue USR1
 trap 'stop; exit 143' TERM
 
-"${{on_head[@]}}" "$ray" start --head --node-ip-address="$ip" --port="$port" --num-cpus="$cpus" \\
+"${{on_head[@]}}" "${{on_node[@]}}" "$ray" start --head --node-ip-address="$ip" --port="$port" --num-cpus="$cpus" \\
   --include-dashboard=false --block &
 started+=($!)
 for _ in $(seq 120); do
@@ -75,7 +83,7 @@ done
 others=$((${{#hosts[@]}} - 1))
 if [ "$others" -gt 0 ]; then
   srun --nodes="$others" --ntasks="$others" --cpus-per-task="$cpus" --exclude="$head" \\
-    "$ray" start --address="$ip:$port" --num-cpus="$cpus" --block &
+    "${{on_node[@]}}" "$ray" start --address="$ip:$port" --num-cpus="$cpus" --block &
   started+=($!)
 fi
 
@@ -87,29 +95,202 @@ exit "$status"
 """
 
 
-def slurm_script(spec: SweepSpec, out: Path, options: SweepOptions) -> str:
-    """The script; it is that of this Python."""
-    gpus = options.gpus_per_job
+_ARRAY_SCRIPT = """\
+#!/bin/bash
+# A dr-q sweep as an array: {what} in each element, without Ray. Submit it with sbatch, whose own options win over
+# these lines. Every node must see the sweep's folder and this Python. Finished jobs end at once, so it may be submitted
+# again; %8 after the range (sbatch --array=0-{last}%8) lets 8 elements run at once.
+#SBATCH --job-name=dr-q-array
+#SBATCH --array=0-{last}
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task={cpus}
+#SBATCH --mem={mem}
+{gpus}#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={output}
+# Two minutes before the time is up, or before a preemption that warns: checkpoints, then back into the queue.
+#SBATCH --signal=B:USR1@120
+{header}set -euo pipefail
+
+python={python}
+# Longest first.
+jobs=(
+{jobs}
+)
+each={each}
+{service}started=()
+# shellcheck disable=SC2317,SC2329  # called by traps
+stop() {{
+  trap '' USR1 TERM
+  kill -TERM "${{started[@]}}" 2>/dev/null || true
+  wait "${{started[@]}}" || true
+}}
+# shellcheck disable=SC2317,SC2329
+requeue() {{
+  stop
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+  exit 0
+}}
+trap requeue USR1
+trap 'stop; exit 143' TERM
+
+first=$((SLURM_ARRAY_TASK_ID * each))
+for job in "${{jobs[@]:first:each}}"; do
+  "$python" -m dr_q.sweep.job_process "$job" &
+  started+=($!)
+done
+status=0
+for process in "${{started[@]}}"; do
+  wait "$process" || status=1
+done
+exit "$status"
+"""
+
+_SERVICE = """\
+# Jobs that share a GPU compute side by side under CUDA's multi-process service, which numbers the GPUs from 0.
+export CUDA_MPS_PIPE_DIRECTORY="${TMPDIR:-/tmp}/dr-q-mps-$SLURM_JOB_ID"
+export CUDA_MPS_LOG_DIRECTORY="$CUDA_MPS_PIPE_DIRECTORY"
+mkdir -p "$CUDA_MPS_PIPE_DIRECTORY"
+if nvidia-cuda-mps-control -d; then
+  export CUDA_VISIBLE_DEVICES=0
+else
+  echo "there is no multi-process service on $(hostname): jobs share the GPU without it" >&2
+fi
+"""
+_SERVICE_ON_NODES = """\
+# Jobs that share a GPU compute side by side under CUDA's multi-process service; it lives as long as Ray on its node.
+on_node=(bash -c 'nvidia-cuda-mps-control -d || true; exec "$@"' bash)
+"""
+
+_GIB_OF_A_JOB, _GIB_OF_A_SEED = 8, 1
+"""Main memory of an element of the array, unless it is given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SlurmOptions:
+    """What Slurm is asked for."""
+
+    mem: str | None = None
+    """Main memory of an element of the array, as sbatch takes it: 32G."""
+    header: Path | None = None
+    """A file with lines for the script's head: #SBATCH lines for partition, account and time, and commands (module)."""
+
+
+def slurm_script(
+    spec: SweepSpec,
+    out: Path,
+    options: SweepOptions,
+    slurm: SlurmOptions | None = None,
+    preset_file: Path | None = None,
+) -> str:
+    """The script for whole nodes; it is that of this Python."""
+    gpus = options.gpus
     python = Path(sys.executable)
-    return _SCRIPT.format(
+    shared = gpus is not None and 0 < gpus < 1
+    more = [] if preset_file is None else ["--preset-file", str(preset_file.resolve())]
+    return _NODES_SCRIPT.format(
         gpus="" if gpus == 0 else f"#SBATCH --gpus-per-node={max(1, int(gpus or 1))}\n",
+        header=_header(slurm or SlurmOptions()),
+        service=_SERVICE_ON_NODES if shared else "on_node=()\n",
         python=shlex.quote(str(python)),
         ray=shlex.quote(str(python.with_name("ray"))),
-        command=shlex.join(sweep_arguments(spec, Path(out).resolve(), options)),
+        command=shlex.join([*sweep_arguments(spec, Path(out).resolve(), options), *more]),
     )
 
 
-def write_slurm(spec: SweepSpec, out: Path, options: SweepOptions, file: Path) -> None:
-    """Write it to a new file."""
+def array_script(
+    jobs: Sequence[Job], share: Share, out: Path, options: SweepOptions, slurm: SlurmOptions | None = None
+) -> str:
+    """The script of an array: `options.jobs_per_gpu` jobs in each element, by default one."""
+    slurm = slurm or SlurmOptions()
+    each = options.jobs_per_gpu or 1
+    seeds = max(job.settings.seeds for job in jobs)
+    gib = each * (_GIB_OF_A_JOB + _GIB_OF_A_SEED * seeds)
+    return _ARRAY_SCRIPT.format(
+        what="a job" if each == 1 else f"{each} jobs that share a GPU",
+        last=math.ceil(len(jobs) / each) - 1,
+        cpus=math.ceil(each * share.cpus),
+        mem=slurm.mem or f"{gib}G",
+        gpus=f"#SBATCH --gres=gpu:{max(1, int(share.gpus))}\n" if share.gpus else "",
+        output=f"{out}/slurm-%A_%a.log".replace(" ", "\\ "),
+        header=_header(slurm),
+        python=shlex.quote(sys.executable),
+        jobs="\n".join(f"  {shlex.quote(str(job_file(job)))}" for job in jobs),
+        each=each,
+        service=_SERVICE if each > 1 else "",
+    )
+
+
+def write_slurm(
+    spec: SweepSpec,
+    out: Path,
+    options: SweepOptions,
+    file: Path,
+    slurm: SlurmOptions | None = None,
+    preset_file: Path | None = None,
+) -> None:
+    """Write the script for whole nodes to a new file."""
+    _check_new(options, file)
+    check_folder(spec, Path(out).resolve())
+    check_tasks(spec)
+    _write(file, slurm_script(spec, out, options, slurm, preset_file))
+
+
+def write_slurm_array(
+    spec: SweepSpec,
+    out: Path,
+    options: SweepOptions,
+    file: Path,
+    slurm: SlurmOptions | None = None,
+    execution: dict[str, Any] | None = None,
+) -> int:
+    """Write the script of an array to a new file, and each job into the sweep's folder; how many elements it has."""
+    _check_new(options, file)
+    out = Path(out).resolve()
+    check_folder(spec, out)
+    check_tasks(spec)
+    gpus = 1.0 if options.gpus is None else options.gpus
+    cpus = options.cpus_per_job or float(spec.seeds + CPUS_BESIDE_SIMULATORS)
+    share = Share(cpus, gpus) if gpus else Share(cpus, cpu_threads=max(1, int(cpus)))
+    script = array_script(spec.jobs(out), share, out, options, slurm)  # refuses a header that cannot be
+    write_spec(spec, out, share.cpu_threads)
+    jobs = [dataclasses.replace(job, execution=execution or {}) for job in spec.jobs(out)]
+    jobs = longest_first([job for job in jobs if not progress_of(job).finished], on_gpu=gpus > 0)
+    if not jobs:
+        raise ConfigError(f"nothing is left to do in {out}")
+    for job in jobs:
+        write_job(job, share, out=str(out))
+    script = array_script(jobs, share, out, options, slurm)
+    _write(file, script)
+    return math.ceil(len(jobs) / (options.jobs_per_gpu or 1))
+
+
+def _check_new(options: SweepOptions, file: Path) -> None:
     if options.address is not None:
         raise ConfigError("--slurm starts a Ray cluster of its own; leave --address out")
     if file.exists():
-        raise ConfigError(f"{file} is there already; remove it, or choose another name for --slurm")
-    check_folder(spec, Path(out).resolve())
-    check_tasks(spec)
+        raise ConfigError(f"{file} is there already; remove it, or choose another name for the script")
+
+
+def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(slurm_script(spec, out, options))
+    file.write_text(text)
     file.chmod(0o755)
+
+
+def _header(slurm: SlurmOptions) -> str:
+    """The lines of the header file; #SBATCH lines count only before the first command, so they come first."""
+    if slurm.header is None:
+        return ""
+    try:
+        lines = slurm.header.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"{slurm.header} cannot be used as the script's header: {why}") from None
+    lines = [line for line in lines if line.strip() and not line.startswith("#!")]
+    lines = sorted(lines, key=lambda line: not line.startswith("#SBATCH"))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def sweep_arguments(spec: SweepSpec, out: Path, options: SweepOptions) -> list[str]:
@@ -117,13 +298,16 @@ def sweep_arguments(spec: SweepSpec, out: Path, options: SweepOptions) -> list[s
     given = {
         "presets": spec.presets,
         "seeds": spec.seeds,
+        "seed": spec.first_seed or None,
         "out": out,
         **{name: getattr(spec, name) for name in RUN_OPTIONS},
         "noise_dims": spec.noise_dims,
-        **dataclasses.asdict(options),
+        **{name: value for name, value in dataclasses.asdict(options).items() if name != "local"},
         **spec.changes,
     }
     arguments = ["sweep", *spec.tasks]
+    for name, values in spec.grid.items():
+        arguments += ["--grid", f"{name.replace('_', '-')}={','.join(map(str, values))}"]
     for name, value in given.items():
         if value is not None:
             values = value if isinstance(value, tuple | list) else (value,)

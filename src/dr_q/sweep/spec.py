@@ -12,6 +12,7 @@ another job: `dr.q-seeds5-9`.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
@@ -46,14 +47,13 @@ COLLECT_LOCK_FILE = "results.lock"
 STATUS_FILE = "status.json"
 SEEDS = 10
 """The paper's."""
-MOST_SEEDS = 1_024
-"""Of one job: each seed has a simulator's process."""
 MOST_JOBS = 100_000
 RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
 """What a sweep may set of a run's `Settings`, besides seeds and noise."""
 GROWING = ("tasks", "presets", "seeds", "first_seed", "grid", "definitions")
 """What may be different when a sweep's folder is used again: more of it adds jobs."""
 _JOBS = "Jobs"
+_LONGEST_NAME = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +99,6 @@ class SweepSpec:
             raise ConfigError(f"{count:,} jobs are more than a sweep may have, {MOST_JOBS:,}; give fewer values")
         for variant in self.variants():
             preset(variant.preset, **self.changes, **variant.values)
-        if isinstance(self.seeds, int) and self.seeds > MOST_SEEDS:
-            raise ConfigError(
-                f"{spelled('seeds')} {self.seeds:,} is more than one job may train, {MOST_SEEDS:,} (each seed has a "
-                f"simulator's process); add more later with {spelled('seed')} and the same {spelled('out')}"
-            )
         self.settings(self.tasks[0], Variant(self.presets[0]))
         object.__setattr__(self, "definitions", presets_of_files(self.presets))
 
@@ -146,7 +141,7 @@ class SweepSpec:
         missing = [s for s in wanted if not any(e.first_seed <= s < e.first_seed + e.seeds for e in found)]
         for first, count in _ranges(missing):
             later = f"-seeds{first}-{first + count - 1}" if mine else ""
-            folder = f"{_plain(task)}/{variant.label}{later}"
+            folder = f"{plain_task(task)}/{_short(variant.label)}{later}"
             found.append(Entry(folder, task, variant.preset, variant.values, first, count))
         return found
 
@@ -154,7 +149,7 @@ class SweepSpec:
         """A job of the sweep's folder."""
         variant = Variant(entry.preset, entry.values)
         settings = self.settings(entry.task, variant, entry.first_seed, entry.seeds)
-        later = Path(entry.folder).name.removeprefix(variant.label).replace("-seeds", " seeds ")
+        later = Path(entry.folder).name.removeprefix(_short(variant.label)).replace("-seeds", " seeds ")
         return Job(settings, out / entry.folder, variant.label + later, self.definitions)
 
     def to_json(self) -> dict[str, Any]:
@@ -351,6 +346,13 @@ def _grid(grid: Mapping[str, Iterable[Any]], changes: Mapping[str, Any]) -> dict
     return found
 
 
+def _short(label: str) -> str:
+    """A variant's name as that of a folder: file systems allow 255 characters, with what is added to it."""
+    if len(label) <= _LONGEST_NAME:
+        return label
+    return f"{label[:_LONGEST_NAME]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+
+
 def _ranges(seeds: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Consecutive seeds as (first, count)."""
     for _, group in itertools.groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
@@ -369,7 +371,7 @@ def read_record(out: Path) -> dict[str, Any] | None:
         entries = record.get("jobs")
         if entries is None:  # of an earlier version: every task with every preset
             pairs = [(task, name) for task in spec["tasks"] for name in spec["presets"]]
-            entries = [[f"{_plain(task)}/{name}", task, name, {}, 0, spec["seeds"]] for task, name in pairs]
+            entries = [[f"{plain_task(task)}/{name}", task, name, {}, 0, spec["seeds"]] for task, name in pairs]
         return {**record, "spec": spec, "jobs": [Entry(*entry) for entry in entries]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
@@ -451,7 +453,8 @@ def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _plain(task: str) -> str:
+def plain_task(task: str) -> str:
+    """A task's name as that of a folder."""
     return task.replace("/", "-").replace(":", "-")
 
 

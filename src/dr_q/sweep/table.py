@@ -11,7 +11,9 @@ from dr_q.sweep.spec import Job
 
 _SPARE_LINES = 4
 """Of the terminal, for the head and the line under the table."""
-_ORDER = ("failed", "running", "retrying", "stopping", "waiting", "stopped", "finished")
+_WIDE = 200
+"""Columns of a table that is printed to no terminal."""
+_ORDER = ("failed", "silent", "running", "retrying", "stopping", "waiting", "stopped", "finished")
 
 
 class Row:
@@ -28,8 +30,10 @@ class Row:
 class Board:
     """Shows all rows, as they are when `show` is called."""
 
-    def __init__(self, rows: Sequence[Row]):
+    def __init__(self, rows: Sequence[Row], *, why: bool = False):
+        """`why`: whether the table says why jobs failed; a driver says it in lines of their own."""
         self._rows = rows
+        self._with_note = ("retrying", "silent", "failed") if why else ("retrying",)
         self._console = Console(soft_wrap=True, highlight=False)
         self._live: Live | None = None
         self._said = {row.job.name: row.progress.evaluated_at for row in rows}
@@ -54,7 +58,7 @@ class Board:
     def show(self) -> None:
         """The table; where there is none, a line for each evaluation since the last call."""
         if self._live is not None:
-            self._live.update(self._table(), refresh=True)
+            self._live.update(self.table(), refresh=True)
             return
         for row in self._rows:
             progress = row.progress
@@ -65,7 +69,18 @@ class Board:
                     f"return {progress.score:.1f}{_rate_and_left(row)}"
                 )
 
-    def _table(self) -> Table:
+    def print_once(self) -> None:
+        """The table, once, also where there is no terminal."""
+        console = self._console if self.is_live else Console(width=_WIDE, highlight=False)
+        console.print(self.table(len(self._rows)))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a terminal for a table that changes."""
+        return self._console.is_terminal
+
+    def table(self, room: int | None = None) -> Table:
+        """All rows, or those that need looking at first if the terminal is small."""
         counts = {state: sum(row.state == state for row in self._rows) for state in _ORDER}
         caption = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         table = Table(box=None, pad_edge=False, caption=caption, caption_justify="left")
@@ -74,7 +89,7 @@ class Board:
         for name in ("steps", "return", "seed-steps/s", "left"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("state", no_wrap=True)
-        room = max(1, self._console.height - _SPARE_LINES)
+        room = max(1, self._console.height - _SPARE_LINES) if room is None else room
         rows = list(self._rows)
         if len(rows) > room:  # what needs looking at first
             rows = sorted(rows, key=lambda row: _ORDER.index(row.state))[:room]
@@ -87,7 +102,7 @@ class Board:
                 "" if progress.score is None else f"{progress.score:.1f}",
                 f"{progress.seed_steps_per_s:,.0f}" if progress.seed_steps_per_s and row.state == "running" else "",
                 duration(seconds_left(row)) if row.state == "running" else "",
-                f"retrying, {row.note}" if row.state == "retrying" else row.state,
+                f"{row.state}, {row.note}" if row.note and row.state in self._with_note else row.state,
             )
         return table
 

@@ -36,6 +36,7 @@ from dr_q.run_folder import (
     read_run_json,
 )
 from dr_q.settings import Execution, Settings
+from dr_q.training.deterministic import make_deterministic
 from dr_q.training.display import Display
 from dr_q.training.evaluate import Evaluated, Evaluator
 from dr_q.training.failed_writes import FailedCheckpoints, check_settings_of, why
@@ -125,6 +126,8 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
 
 
 def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
+    if options.deterministic:
+        make_deterministic()
     keep_compiled_programs()
     planned: list[Plan] = []
     run: _Run | None = None
@@ -221,7 +224,9 @@ class _Run:
         self.seeds = settings.seed_list
         changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
         self.display = Display(settings, options.quiet)
-        self.record = RunJson(folder, settings.to_json(), changed, self.seeds, versions(settings.task_name))
+        self.record = RunJson(
+            folder, settings.to_json(), changed, self.seeds, versions(settings.task_name, options.deterministic)
+        )
         self.tables = RunTables(folder, self.display.say)
         self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         self.display.plan(plan)
@@ -485,8 +490,9 @@ class _Run:
 
     def _resume_call(self) -> str:
         if isinstance(self.settings.task, str):
-            return f"dr-q train --resume {self.folder}"
-        return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r})"
+            return f"dr-q train --resume {self.folder}{' --deterministic' if self.options.deterministic else ''}"
+        same = ", deterministic=True" if self.options.deterministic else ""
+        return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r}{same})"
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""

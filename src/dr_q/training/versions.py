@@ -13,8 +13,11 @@ from dr_q.run_folder import source_digest
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco", "dm-control")
 
 
-def versions(task: str = "") -> dict[str, str]:
-    """What a run of this task ran on; a simulator without releases by a digest of its source."""
+def versions(task: str = "", deterministic: bool = False) -> dict[str, str]:
+    """What a run of this task ran on; a simulator without releases by a digest of its source.
+
+    `deterministic`: whether that was asked for. It stands here because it decides, on a GPU, how results are rounded.
+    """
     found = {"dr-q": dr_q.__version__, "source": source_digest(), "python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -24,4 +27,4 @@ def versions(task: str = "") -> dict[str, str]:
     if folder is not None:
         found[folder.name.replace("_", "-")] = source_digest(folder)
     found["device"] = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    return found
+    return {**found, "deterministic": "yes"} if deterministic else found

@@ -1,0 +1,130 @@
+"""What a checkpoint and a resume cost, in two versions, alternating on one machine.
+
+    python benchmarks/checkpoints.py --base b28cbf1 --turns 5 --out FILE
+
+Networks are the paper's. The first checkpoint writes the whole replay. The next one comes after 25,000 more transitions
+and writes what changed. Resume reads it. Two seeds of states (24 numbers, 6 actions, 100,000 transitions each) and one
+of pixels (84 x 84 x 3 frames, 20,000 transitions). Each turn runs the base, then this version, each in a process of its
+own.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from dr_q.report.numbers import with_interval
+from dr_q.report.statistics import mean
+from versions import ROOT, checkout, run_python
+
+MORE = 25_000
+CASES: dict[str, dict[str, Any]] = {
+    "two seeds of states": {"seeds": 2, "filled": 100_000, "capacity": 150_016},
+    "one seed of pixels": {"seeds": 1, "filled": 20_000, "capacity": 50_048},
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base", help="a commit to compare with")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="where to write the table, and next to it every turn as JSON")
+    parser.add_argument("--case", choices=list(CASES), help="measure this one, with the package that is installed")
+    arguments = parser.parse_args()
+    if arguments.case:
+        print(json.dumps(measure(**CASES[arguments.case], pixels="pixels" in arguments.case)))
+        return 0
+    turns: dict[str, list[tuple[dict[str, float], ...]]] = {case: [] for case in CASES}
+    with checkout(arguments.base) as base:
+        for turn in range(arguments.turns):
+            for case, found in turns.items():
+                sides = (base / "src", ROOT / "src")
+                printed = [run_python(side, str(Path(__file__).resolve()), "--case", case) for side in sides]
+                found.append(tuple(json.loads(text.splitlines()[-1]) for text in printed))
+                print(f"turn {turn + 1}, {case}: {found[-1]}", file=sys.stderr, flush=True)
+    text = table(turns, arguments.base)
+    print(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text + "\n")
+        arguments.out.with_suffix(".json").write_text(json.dumps(turns, indent=1) + "\n")
+    return 0
+
+
+def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, float]:
+    """Seconds of each part, and the size of what was written."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from dr_q.config import preset
+    from dr_q.envs import Transitions
+    from dr_q.learner import LearnerSpec, PendingTransition, init_states, packet_layout, root_keys
+    from dr_q.learner.saving import Saved, load, to_checkpoint
+    from dr_q.run_folder import Checkpoints
+    from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
+
+    obs = ObsSpec.single(Image(3, 84, 84, 3)) if pixels else ObsSpec.vector(24)
+    spaces = Spaces(obs, ContinuousActions((-1.0,) * 6, (1.0,) * 6))
+    spec = LearnerSpec(preset("dr.q"), spaces, capacity=capacity)
+    states = init_states(spec, root_keys(list(range(seeds))))
+    storage, rng = states.replays.storage, np.random.default_rng(0)
+    assert storage.obs is not None
+    frames = storage.obs[SINGLE]
+    shape, kind = frames.shape, frames.dtype
+    values = rng.integers(0, 255, shape, np.uint8) if pixels else rng.normal(size=shape).astype(kind)
+
+    def at(size: int) -> Any:
+        """The states with so many transitions."""
+        stamp = np.tile(np.arange(storage.stamp[0].size, dtype=np.int32), seeds).reshape(storage.stamp.shape)
+        changed = {"obs": {SINGLE: values}, "stamp": stamp, "size": np.full(seeds, size, np.int32)}
+        replays = dataclasses.replace(states.replays, storage=dataclasses.replace(storage, **changed))
+        return states._replace(replays=replays)
+
+    first = {SINGLE: np.zeros((seeds, *obs[SINGLE].shape), kind)}
+    arrived = Transitions.of(packet_layout(spec), first, first, np.zeros((seeds, 3)))
+    frame = {SINGLE: jnp.zeros((seeds, *shape[2:]), kind)}
+    pending = PendingTransition(frame, jnp.zeros((seeds, 6)))
+    took: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        stored = Checkpoints(Path(folder), list(range(seeds)), keep=2)
+        for name, size in (("first", filled), ("next", filled + MORE)):
+            episodes = [(0, np.zeros((500, 6), np.float32))] * seeds
+            saved = Saved(size, jax.block_until_ready(at(size)), pending, arrived, episodes)
+            os.sync()
+            begin = time.perf_counter()
+            stored.write(to_checkpoint(saved, list(range(seeds))))
+            took[name] = time.perf_counter() - begin
+        took["MB"] = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+        begin = time.perf_counter()
+        load(stored, filled + MORE, spec)
+        took["resume"] = time.perf_counter() - begin
+    return took
+
+
+def table(turns: dict[str, list[tuple[dict[str, float], ...]]], base: str) -> str:
+    count = len(next(iter(turns.values())))
+    lines = [
+        f"{count} turns each, alternating, against {base}; {os.cpu_count()} cores",
+        "",
+        "| what | base, s | new, s | new / base, 95% interval |",
+        "|---|---|---|---|",
+    ]
+    for case, found in turns.items():
+        size = found[0][1]["MB"]
+        for part in ("first", "next", "resume"):
+            pairs = [(old[part], new[part]) for old, new in found]
+            means = [statistics.fmean(side) for side in zip(*pairs, strict=True)]
+            label = {"first": "first checkpoint", "next": "next checkpoint", "resume": "resume"}[part]
+            ratio = with_interval(mean([new / old for old, new in pairs]), ".3f")
+            lines.append(f"| {case} ({size:,.0f} MB on disk), {label} | {means[0]:.2f} | {means[1]:.2f} | {ratio} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
