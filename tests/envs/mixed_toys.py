@@ -43,36 +43,42 @@ class TwoChoices(Toy):
 
 
 class ImageGoal(gymnasium.Env):
-    """The image shows on which side the goal is, the vector on which side the agent is: 0 stays there, 1 changes sides.
+    """The image shows the goal, left or right, and the vector the position. Each alone says nothing of the way to go.
 
-    One step; reward 1 at the goal. By one of the parts alone nothing is known: half of the episodes are won.
+    The agent begins at -1 .. 1, the goal is at -0.5 or 0.5, and the reward is the progress towards it.
     """
 
     observation_space: spaces.Space = spaces.Dict(
-        {"camera": spaces.Box(0, 255, (SIDE, SIDE, 1), np.uint8), "position": spaces.Box(-1, 1, (1,), np.float32)}
+        {"camera": spaces.Box(0, 255, (SIDE, SIDE, 1), np.uint8), "position": spaces.Box(-2, 2, (1,), np.float32)}
     )
     action_space: spaces.Space = spaces.Discrete(2)
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - as Gymnasium has it
+    LENGTH = 12
 
     def __init__(self, render_mode: str | None = None):
         self.render_mode = render_mode
 
+    def render(self) -> Any:
+        return np.repeat(self.observe()["camera"], 3, axis=2)
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
-        self.goal, self.position = (int(x) for x in self.np_random.integers(2, size=2))
+        self.goal = float(self.np_random.choice([-0.5, 0.5]))
+        self.x, self.t = float(self.np_random.uniform(-1, 1)), 0
         return self.observe(), {}
 
     def observe(self) -> Any:
         image = np.zeros((SIDE, SIDE, 1), np.uint8)
-        image[:, self.goal * SIDE // 2 : (self.goal + 1) * SIDE // 2] = 255
-        return {"camera": image, "position": np.array([2 * self.position - 1], np.float32)}
+        half = SIDE // 2
+        image[:, half:] = 255 * (self.goal > 0)
+        image[:, :half] = 255 * (self.goal < 0)
+        return {"camera": image, "position": np.array([self.x], np.float32)}
 
     def step(self, action):
-        self.position = self.position ^ int(action)
-        return self.observe(), float(self.position == self.goal), True, False, {}
-
-    def render(self) -> Any:
-        return np.repeat(self.observe()["camera"], 3, axis=2)
+        before = abs(self.x - self.goal)
+        self.x += 0.2 * (2 * int(action) - 1)
+        self.t += 1
+        return self.observe(), before - abs(self.x - self.goal), False, self.t == self.LENGTH, {}
 
 
 class Nested(Toy):
