@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).parents[1]
-BUILD = ("editables", "hatchling", "pathspec", "trove-classifiers")
+BUILD = ("editables", "hatchling", "pathspec", "tomlkit", "trove-classifiers")
 """What an editable installation without build isolation needs besides the pinned packages."""
 
 
