@@ -78,7 +78,7 @@ def test_mistakes(arguments, said, capsys):
 def test_help_and_version_are_no_mistakes(capsys):
     assert main(["train", "--help"]) == main(["train", "x", "--steps", "-h"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "--eval-every N Agent steps between evaluations; between 1 and 1000000000 [5000]" in text
+    assert "--eval-every N Agent steps between evaluations; between 1 and 1000000000 [5000; 100000 for Atari]" in text
     assert (
         "--discount X Discount factor (gamma): weight of a reward one step later; between 0 and 1 [dr.q: 0.99]" in text
     )
