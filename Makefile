@@ -13,15 +13,20 @@ COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(READY)  ## the virtual environment with everything pinned in constraints.txt
+setup: $(READY)  ## the virtual environment, exactly as requirements-dev.txt has it, hashes checked
 
-$(READY): pyproject.toml constraints.txt
+# The lock is complete, so nothing is resolved (--no-deps); `pip check` says if it were not.
+LOCKED := --quiet --no-deps --require-hashes -r requirements-dev.txt
+OWN := --quiet --no-deps --no-build-isolation -e .
+
+$(READY): pyproject.toml requirements-dev.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,plot,video,report,ray]'; \
+	  uv pip install --python $(BIN)/python $(LOCKED) && uv pip install --python $(BIN)/python $(OWN); \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,plot,video,report,ray]'; \
+	  $(BIN)/python -m pip install --disable-pip-version-check $(LOCKED) && \
+	  $(BIN)/python -m pip install --disable-pip-version-check $(OWN); \
 	fi
 	@touch $@
 
@@ -57,8 +62,8 @@ docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md fr
 	$(BIN)/python -m dr_q.cli.settings_table docs/sweeps.md
 	$(BIN)/python -m dr_q.cli.paper_map docs/paper-map.md
 
-lock: $(READY)   ## write constraints.txt anew from what is installed
-	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^dr-q' > constraints.txt
+lock: $(READY)   ## write requirements-dev.txt, with hashes, from constraints.txt
+	$(BIN)/python .ci/lock.py
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -8,8 +8,8 @@ import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).parents[1]
-BUILD = ("editables", "hatchling", "pathspec", "trove-classifiers")
-"""What an editable installation without build isolation needs besides the pinned packages."""
+BUILD = ("editables", "hatchling", "pathspec", "setuptools", "tomlkit", "trove-classifiers")
+"""What an editable installation without build isolation needs besides; setuptools is dm-control's, at run time."""
 
 
 def index(name: str) -> dict:

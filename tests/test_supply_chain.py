@@ -1,6 +1,7 @@
 """What we depend on: locked with hashes, licences listed; and no network at run time."""
 
 import ast
+import importlib.metadata
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.training import tiny
 
@@ -33,9 +35,23 @@ def test_everything_that_is_pinned_is_locked_with_hashes():
     assert len(locked) > 50
     for name, version in pins(CONSTRAINTS.read_text()).items():
         assert locked.get(name) == version, f"{name}: run make lock"
-    entries = re.split(r"\n(?=[A-Za-z0-9])", text.strip())
+    entries = re.split(r"\n(?=[A-Za-z0-9])", text.strip())[1:]  # after the line that says where it is from
     for entry in entries:
         assert "--hash=sha256:" in entry, entry[:80]
+
+
+def test_the_lock_is_complete():
+    """`make setup` installs it without looking for what its packages need in turn."""
+    locked, missing = pins(LOCK.read_text()), []
+    for name in locked:
+        try:
+            needs = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:  # what builds the package is not everywhere installed
+            continue
+        for need in map(Requirement, needs):
+            if name_of(need.name) not in locked and (need.marker is None or need.marker.evaluate({"extra": ""})):
+                missing.append(f"{name} needs {need.name}")
+    assert missing == [], "add them to constraints.txt and run make lock"
 
 
 @pytest.mark.parametrize("file", [LOCK, CONSTRAINTS], ids=["lock", "constraints"])
