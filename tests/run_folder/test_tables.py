@@ -1,5 +1,7 @@
 """Tables that are being written, were being written when a run was killed, or are damaged."""
 
+from pathlib import Path
+
 import pytest
 
 from dr_q.kit import DamagedFileError
@@ -52,3 +54,19 @@ def test_a_row_without_a_step_stops_a_resume(row, tmp_path):
     (tmp_path / "metrics.csv").write_text("seed,q\n0,1\n")
     with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 2"):
         RunTables(tmp_path).drop_after(2000)
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux counts writes")
+def test_rows_are_written_in_one_piece(tmp_path):
+    """A reader of a long run's metrics.csv, pandas for instance, sees no half of a row."""
+
+    def writes() -> int:
+        return int(Path("/proc/self/io").read_text().split("syscw:")[1].split()[0])
+
+    tables, columns = RunTables(tmp_path), ["seed", "agent_steps", *(f"x{i}" for i in range(100))]
+    rows = [[seed, 1_000, *([0.123456] * 100)] for seed in range(100)]
+    tables.append_metrics(columns, rows)
+    before = writes()
+    tables.append_metrics(columns, rows)
+    assert writes() - before == 1
+    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 1 + 2 * 100
