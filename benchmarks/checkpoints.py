@@ -59,6 +59,7 @@ def main() -> int:
 def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, float]:
     """Seconds of each part, and the size of what was written."""
     import jax
+    import jax.numpy as jnp
     import numpy as np
 
     from dr_q.config import preset
@@ -73,6 +74,7 @@ def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, f
     spec = LearnerSpec(preset("dr.q"), spaces, capacity=capacity)
     states = init_states(spec, root_keys(list(range(seeds))))
     storage, rng = states.replays.storage, np.random.default_rng(0)
+    assert storage.obs is not None
     frames = storage.obs[SINGLE]
     shape, kind = frames.shape, frames.dtype
     values = rng.integers(0, 255, shape, np.uint8) if pixels else rng.normal(size=shape).astype(kind)
@@ -86,8 +88,8 @@ def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, f
 
     first = {SINGLE: np.zeros((seeds, *obs[SINGLE].shape), kind)}
     arrived = Transitions.of(packet_layout(spec), first, first, np.zeros((seeds, 3)))
-    frame = {SINGLE: np.zeros((seeds, *shape[2:]), kind)}
-    pending = PendingTransition(frame, np.zeros((seeds, 6), np.float32))
+    frame = {SINGLE: jnp.zeros((seeds, *shape[2:]), kind)}
+    pending = PendingTransition(frame, jnp.zeros((seeds, 6)))
     took: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         stored = Checkpoints(Path(folder), list(range(seeds)), keep=2)

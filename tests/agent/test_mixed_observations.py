@@ -1,7 +1,4 @@
-"""Observations of several parts: stored, stacked and read part by part, joined in f, learnt from and saved.
-
-No environment gives them yet; what is below the environments must be ready for them.
-"""
+"""Observations of several parts: stored, stacked and read part by part, joined in f, learnt from and saved."""
 
 import functools
 

@@ -1,6 +1,6 @@
 /* Faults of a disk, loaded with LD_PRELOAD: counts what a process changes under DRQ_FAULT_ROOT, and kills it or fails.
 
-   DRQ_FAULT_KILL_AT=N  SIGKILL in place of change N (from 1); of a write, after half of it with DRQ_FAULT_TORN=1
+   DRQ_FAULT_KILL_AT=N  SIGKILL in place of change N (from 1); with DRQ_FAULT_TORN=1 in half of the next write
    DRQ_FAULT_FAIL_AT=N  from change N on, everything that needs space fails with ENOSPC
    DRQ_FAULT_FULL=FILE  while FILE exists, everything that needs space fails with ENOSPC
    DRQ_FAULT_ERRNO=E    another error in place of ENOSPC
@@ -129,7 +129,7 @@ ssize_t write(int file, const void *data, size_t size) {
   REAL(ssize_t, "write", int, const void *, size_t);
   if (file_under(file)) {
     if (change(1)) return -1;
-    if (torn && kill_at && changes == kill_at) {
+    if (torn && kill_at && changes >= kill_at) {
       real(file, data, size / 2);
       die();
     }

@@ -342,6 +342,7 @@ def attempt(arguments: list[str], a: Attempt) -> Ended:
         os.closerange(3, 256)
         for number, path in ((1, out), (2, err)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever this was started with
         code = 99
         try:
             code = _in_child(arguments, a)

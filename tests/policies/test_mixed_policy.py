@@ -1,5 +1,7 @@
 """Policies of observations with several parts take what their environment gives."""
 
+import json
+
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import dr_q
 from dr_q.envs import make_env
 from dr_q.policies.export import export_policy
+from dr_q.policies.watch import evaluate_policy
 from dr_q.spaces import SINGLE
 from tests.envs import mixed_toys, toys
 from tests.envs.test_mixed_spaces import OneImage
@@ -136,3 +139,16 @@ def test_what_cannot_be_normalised_is_refused(toy, which, message, tmp_path):
     with pytest.raises(dr_q.ConfigError, match=message):
         dr_q.train(toy, steps=5, out=tmp_path / "run", normalise_observations=which)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_of_other_observations_than_its_task_gives_is_refused(tmp_path):
+    """As a Dict with an image was one vector in earlier versions."""
+    policy_of(toys.Walk, tmp_path)
+    file = tmp_path / "policy" / "policy.json"
+    task = "tests.envs.mixed_toys:drq-image-goal-v0"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "task": task}))
+    with pytest.raises(
+        dr_q.TaskError, match=r"with observations of {'obs': \(1,\)}, and gives {'camera': .* now; use"
+    ) as caught:
+        evaluate_policy(tmp_path, None, 1)
+    assert "\n" not in str(caught.value)

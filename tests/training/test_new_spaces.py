@@ -56,7 +56,7 @@ def test_a_product_of_choices(tmp_path):
 @pytest.mark.slow
 def test_the_image_tells_the_goal_and_the_vector_the_position(tmp_path):
     """With both, every episode is won. With one of them, half of the episodes are, whatever one does."""
-    steps = 700
+    steps = 1_500
     schedule = {"eval_every": steps, "eval_episodes": 40, "checkpoint_every": steps, "quiet": True}
     one_step = {"encoder_horizon": 1, "q_horizon": 1, "pixel_shift": 0}  # the goal is where the image is white
     found = dr_q.train(
@@ -64,7 +64,7 @@ def test_the_image_tells_the_goal_and_the_vector_the_position(tmp_path):
         steps=steps,
         out=tmp_path / "run",
         **schedule,
-        **{**SETTINGS, "batch_size": 16, **one_step},
+        **{**SETTINGS, "batch_size": 32, **one_step},
     )
     assert found.evaluations[-1].return_mean > 0.9
 

@@ -70,7 +70,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Env(Protocol):
-    """One simulator. Actions are in [-1, 1]; the adapter scales them to the environment's bounds."""
+    """One simulator. Actions are in [-1, 1], or one-hot; the adapter turns them into the environment's own."""
 
     @property
     def spec(self) -> EnvSpec:

@@ -16,16 +16,6 @@ from dr_q.networks.norm import ACTIVATIONS, EPSILON, SLOPES
 _ENTRIES_PER_WARP = 256
 
 
-def value(
-    x: Float[Array, "*B D"], plus: Float[Array, "*P D"], activation: Activation, width: int, *, interpret: bool = False
-) -> Float[Array, "*B D"]:
-    """activation(LayerNorm(x + plus)), without what its gradient needs."""
-    size = x.shape[-1]
-    kernel = functools.partial(_value, activation=activation, width=width)
-    call = _call(kernel, size, jax.ShapeDtypeStruct((size,), x.dtype), "norm_value", interpret)
-    return _by_row(call, x, plus).reshape(x.shape)
-
-
 def forward(
     x: Float[Array, "*B D"], plus: Float[Array, "*P D"], activation: Activation, width: int, *, interpret: bool = False
 ) -> tuple[Float[Array, "*B D"], Float[Array, "*B D"], Float[Array, "*B"]]:
@@ -34,7 +24,10 @@ def forward(
     row = jax.ShapeDtypeStruct((size,), x.dtype)
     kernel = functools.partial(_forward, activation=activation, width=width)
     call = _call(kernel, size, (row, row, jax.ShapeDtypeStruct((), x.dtype)), "norm_forward", interpret)
-    out, normal, factor = _by_row(call, x, plus)
+    shared = plus.ndim == 1
+    out, normal, factor = jax.vmap(call, in_axes=(0, None if shared else 0))(
+        x.reshape(-1, size), plus if shared else plus.reshape(-1, size)
+    )
     return out.reshape(x.shape), normal.reshape(x.shape), factor.reshape(x.shape[:-1])
 
 
@@ -56,14 +49,6 @@ def backward(
     )
 
 
-def _by_row(call: Any, x: Float[Array, "*B D"], plus: Float[Array, "*P D"]) -> Any:
-    """A call for each row of x; `plus` is one row for all, or as large as x."""
-    shared, size = plus.ndim == 1, x.shape[-1]
-    return jax.vmap(call, in_axes=(0, None if shared else 0))(
-        x.reshape(-1, size), plus if shared else plus.reshape(-1, size)
-    )
-
-
 def _call(kernel: Any, size: int, out: Any, name: str, interpret: bool) -> Any:
     warps = max(1, min(8, _block(size) // _ENTRIES_PER_WARP))
     return pl.pallas_call(
@@ -80,25 +65,15 @@ def _block(size: int) -> int:
     return 2 ** math.ceil(math.log2(size))
 
 
-def _value(x_ref, plus_ref, out_ref, *, activation: Activation, width: int) -> None:
-    column, there = _columns(x_ref)
-    normal, _ = _normalise(x_ref, plus_ref, column, there, width)
-    triton.store(out_ref.at[column], ACTIVATIONS[activation](normal), mask=there)
-
-
 def _forward(x_ref, plus_ref, out_ref, normal_ref, factor_ref, *, activation: Activation, width: int) -> None:
     column, there = _columns(x_ref)
-    normal, factor = _normalise(x_ref, plus_ref, column, there, width)
-    triton.store(out_ref.at[column], ACTIVATIONS[activation](normal), mask=there)
-    triton.store(normal_ref.at[column], normal, mask=there)
-    factor_ref[...] = factor
-
-
-def _normalise(x_ref: Any, plus_ref: Any, column: Array, there: Array, width: int) -> tuple[Array, Array]:
     x = _load(x_ref, column, there) + _load(plus_ref, column, there)
     centred = jnp.where(column < width, x - jnp.sum(x) / width, 0.0)
     factor = jax.lax.rsqrt(jnp.sum(centred * centred) / width + EPSILON)
-    return centred * factor, factor
+    normal = centred * factor
+    triton.store(out_ref.at[column], ACTIVATIONS[activation](normal), mask=there)
+    triton.store(normal_ref.at[column], normal, mask=there)
+    factor_ref[...] = factor
 
 
 def _backward(normal_ref, factor_ref, gradient_ref, out_ref, *, activation: Activation, width: int) -> None:

@@ -31,7 +31,17 @@ def environment_of(policy: Policy, render: bool = False) -> Env:
             "this policy was trained on a callable's environment, which the command line cannot make; "
             "use dr_q.load(...).act(obs) with your environment in Python"
         )
-    return make_env(policy.task, noise_dims=policy.noise_dims, render=render)
+    env = make_env(policy.task, noise_dims=policy.noise_dims, render=render)
+    mine, its = policy.spaces.sizes(), env.spec.spaces.sizes()
+    if mine != its:
+        env.close()
+        was, now = ({name: part.shape for name, part in spaces.obs.parts} for spaces in (mine, its))
+        what = f"observations of {was}, and gives {now} now" if was != now else "other actions than it has now"
+        raise TaskError(
+            f"this policy was trained on {policy.task} with {what}; use the versions of dr-q and of the environment "
+            "that it was trained with, or train again"
+        )
+    return env
 
 
 def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: list[float]) -> str:

@@ -112,7 +112,7 @@ class Storage(eqx.Module):
     obs: dict[str, Array] | None
     """Frame of each slot by part, [capacity, *frame]; None if kept in host memory."""
     action: Float[Array, "capacity A"]
-    """Action of each slot, in [-1, 1]."""
+    """Action of each slot, in [-1, 1] or one-hot."""
     reward: Float[Array, "capacity"]
     """Reward of each slot."""
     not_done: Float[Array, "capacity"]

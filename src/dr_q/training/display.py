@@ -1,8 +1,9 @@
 """What a run shows: a bar of progress in a terminal, plain lines elsewhere."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -45,14 +46,9 @@ class Display:
 
     def say(self, text: str) -> None:
         """A line. A full disk under the standard output is no reason to end a run; a reader that left is one."""
-        if self._quiet:
-            return
-        try:
-            self._console.print(text, highlight=False, markup=False)
-        except BrokenPipeError:
-            raise
-        except OSError:
-            pass
+        if not self._quiet:
+            with _full_disk_ignored():
+                self._console.print(text, highlight=False, markup=False)
 
     def plan(self, plan: Plan) -> None:
         """What goes where; only how much in all where everything is in one memory."""
@@ -107,7 +103,18 @@ class Display:
         """End the bar."""
         if self._progress is not None:
             self._progress.stop()
-        sys.stdout.flush()
+        with _full_disk_ignored():
+            sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _full_disk_ignored() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 def settings_budget(settings: Settings) -> int:

@@ -1,4 +1,4 @@
-"""Gymnasium environments by their registered names: the paper's MuJoCo tasks, and any other with a finite Box."""
+"""Gymnasium environments by their registered names: the paper's MuJoCo tasks, and any other."""
 
 from dr_q.envs.families.base import Family, paper_tasks_of
 from dr_q.envs.protocol import Env
