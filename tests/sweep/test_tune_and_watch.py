@@ -81,7 +81,6 @@ def trials(out) -> list[dict[str, str]]:
     return list(csv.DictReader((out / "trials.csv").read_text().splitlines()))
 
 
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_search_finds_a_planted_optimum_and_stops_trials_that_fall_behind(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.setattr("dr_q.sweep.tune.ProcessJobs", Planted)
@@ -116,7 +115,6 @@ class Killed(Planted):
         return super().ended(timeout)
 
 
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_killed_search_continues_with_the_trial_it_had_begun(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.setattr("dr_q.sweep.tune._LOOK_EVERY", 0.0)
@@ -164,7 +162,6 @@ def test_words_of_a_search():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_a_search_finds_the_learning_rate_that_learns(tmp_path, capsys):
     """Real runs of a probe: the return is the action, and only one of three actors learns to give the largest."""
     pytest.importorskip("optuna")
