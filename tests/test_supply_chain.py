@@ -107,6 +107,7 @@ socket.socket.connect = socket.socket.connect_ex = refuse
 """
 
 
+@pytest.mark.slow
 def test_training_needs_no_network(tmp_path):
     """In a namespace without any network, where the system allows it; else no connection is let out of Python."""
     allowed = subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode == 0
