@@ -229,6 +229,10 @@ def test_the_slurm_script_stops_resumes_and_reports_a_failing_job(unbroken, tmp_
     calls, log = tmp_path / "calls", tmp_path / "log"
     slurm = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_JOB_NODELIST": "node[1-2]", "SLURM_CPUS_ON_NODE": "1"}
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    token = tmp_path / "home" / ".ray" / "auth_token"  # as a sweep on this machine leaves one
+    token.parent.mkdir(parents=True)
+    token.write_text("0" * 64)
+    slurm["HOME"] = str(tmp_path / "home")
     slow, breaks = SweepSpec((SLOW, BREAKS), PRESETS[:1], 2, changes=tiny.SIZES, **SCHEDULE).jobs(out)
 
     def submit() -> subprocess.Popen:

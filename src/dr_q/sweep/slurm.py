@@ -72,6 +72,11 @@ trap end_ray EXIT
 trap requeue USR1
 trap 'stop; exit 143' TERM
 
+# The nodes of this job know each other by a token of its own. Without one, a token that an earlier Ray left in the home
+# directory would be asked for by some of Ray's processes and not be known to others.
+RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export RAY_AUTH_TOKEN RAY_AUTH_MODE=token
+
 "${{on_head[@]}}" "${{on_node[@]}}" "$ray" start --head --node-ip-address="$ip" --port="$port" --num-cpus="$cpus" \\
   --include-dashboard=false --block &
 started+=($!)
