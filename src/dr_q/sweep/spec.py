@@ -313,11 +313,12 @@ def parse_grid(words: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         check_names([name])
         if name in found:
             raise ConfigError(f"--grid has {name.replace('_', '-')} twice; give all its values at once")
-        found[name] = tuple(_value(name, text) for text in listed.split(","))
+        found[name] = tuple(value_of(name, text, "--grid") for text in listed.split(","))
     return found
 
 
-def _value(name: str, text: str) -> Any:
+def value_of(name: str, text: str, option: str) -> Any:
+    """A setting's value as it is written after an option, `--grid` for instance; ConfigError if it is not allowed."""
     field, declared = settings_of(Config)[name]
     kind = base_kind(field.type)
     convert = {bool: {"True": True, "False": False}.__getitem__, int: int, float: float}.get(kind, str)
@@ -325,7 +326,7 @@ def _value(name: str, text: str) -> Any:
         value = convert(text)
     except (KeyError, ValueError):
         value = text
-    declared.refuse(field.type, value, f"--grid {name.replace('_', '-')}")
+    declared.refuse(field.type, value, f"{option} {name.replace('_', '-')}")
     return value
 
 

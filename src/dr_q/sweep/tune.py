@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.config import Config, base_kind, check_names, check_settings, current_names, setting, settings_of
+from dr_q.config import Config, check_names, check_settings, current_names, setting, settings_of
 from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, spelled, write_text
 from dr_q.run_folder import evaluation_rows
 from dr_q.sweep.driver import SweepInterrupted, only_driver, share_of
 from dr_q.sweep.job import Ended
 from dr_q.sweep.processes import ProcessJobs, this_machine
 from dr_q.sweep.progress import progress_of
-from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, Variant, check_tasks, plain_task
+from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, Variant, check_tasks, plain_task, value_of
 from dr_q.training.signals import Signals
 
 STUDY_FILE, TRIALS_FILE, TUNE_FILE = "study.log", "trials.csv", "tune.json"
@@ -106,29 +106,17 @@ def parse_search(words: Iterable[str]) -> dict[str, Range]:
 def _range(name: str, listed: str) -> Range:
     low, dots, rest = listed.partition("..")
     if not dots:
-        return Range(choices=tuple(dict.fromkeys(_value(name, text) for text in listed.split(","))))
+        return Range(choices=tuple(dict.fromkeys(value_of(name, text, "--search") for text in listed.split(","))))
     high, colon, scale = rest.partition(":")
     if colon and scale != "log":
         raise ConfigError(f"--search {name.replace('_', '-')}: the scale after ':' must be log, got '{scale}'")
-    first, last = _value(name, low), _value(name, high)
+    first, last = (value_of(name, text, "--search") for text in (low, high))
     if isinstance(first, bool) or not isinstance(first, int | float):
         raise ConfigError(f"--search {name.replace('_', '-')} has no numbers; list its values: value,value")
     if not first < last or (colon and first <= 0):
         needs = "0 < low < high" if colon else "low < high"
         raise ConfigError(f"--search {name.replace('_', '-')} needs {needs}, got {low}..{high}")
     return Range(first, last, bool(colon))
-
-
-def _value(name: str, text: str) -> Any:
-    field, declared = settings_of(Config)[name]
-    kind = base_kind(field.type)
-    convert = {bool: {"True": True, "False": False}.__getitem__, int: int, float: float}.get(kind, str)
-    try:
-        value = convert(text)
-    except (KeyError, ValueError):
-        value = text
-    declared.refuse(field.type, value, f"--search {name.replace('_', '-')}")
-    return value
 
 
 def run_tune(
