@@ -233,10 +233,10 @@ def test_pixels_are_read_as_stacks():
     ("arguments", "message"),
     [
         (["tsne", "nowhere"], "nowhere is not a run: it has no run.json"),
-        (["tsne", "RUN", "--samples", "1"], "--samples must be a whole number, at least 4, got 1"),
+        (["tsne", "RUN", "--samples", "1"], "--samples must be a whole number between 4 and 1000000, got 1"),
         (["tsne", "RUN", "--seed", "7"], "RUN has no seed 7; it has 0, 1"),
         (["priorities", "RUN", "--at", "50"], "RUN has no checkpoint at step 50; it has 40, 80, 120"),
-        (["priorities", "RUN", "--newest", "1"], "--newest must be a whole number, at least 10, got 1"),
+        (["priorities", "RUN", "--newest", "1"], "--newest must be a whole number between 10 and 1000000000, got 1"),
         (["information", "RUN", "--out", "x.csv"], "--out x.csv is not a PNG file's name; end it in .png"),
     ],
 )

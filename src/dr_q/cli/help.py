@@ -80,7 +80,7 @@ def _width() -> int:
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(text, _width())
+    return textwrap.fill(text, _width(), break_on_hyphens=False)
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> str:

@@ -174,7 +174,7 @@ class RunJson:
             "seeds": self._seeds,
             "versions": self._versions,
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "seconds": round(self._seconds_before + time.perf_counter() - self._start, 1),
+            "seconds": round(self._seconds_before + time.perf_counter() - self._start, 2),
             **({"earlier_versions": self._versions_before} if self._versions_before else {}),
         }
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -112,9 +112,13 @@ class Evaluator:
         result, self._pending = self._pending.result(), None
         return result
 
-    def close(self) -> None:
-        """End the simulators that are its own, and what they are at: nobody will take it."""
+    def give_up(self) -> None:
+        """Let what is under way end at its next step, because nobody will take it; returns at once."""
         self._closing.set()
+
+    def close(self) -> None:
+        """End the simulators that are its own, and what they are at."""
+        self.give_up()
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         if self._own is not None:

@@ -308,9 +308,11 @@ class _Run:
                 if self.step % self.options.log_every == 0:
                     self._log()
         except KeyboardInterrupt:
+            self.evaluator.give_up()  # before what may wait for a disk
             self.stopped_at_once()
             raise
         except BaseException as error:
+            self.evaluator.give_up()
             self.failed(error)
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # a reader that left is none
                 raise TrainingError(
