@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: help setup demo test test-slow soak lint bench results docs-settings lock clean
+.PHONY: help setup demo test test-slow test-all soak lint bench results docs-settings lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -37,11 +37,21 @@ demo: $(READY)   ## train on a small task: a score, a curve and a video, in abou
 	$(BIN)/dr-q video runs/demo --out runs/demo/video.mp4
 	$(BIN)/dr-q eval runs/demo
 
+# Files in the order of tests/conftest.py, the longest first. A test that ends its process fails the whole: xdist would
+# otherwise wait for ever for the rest of its file.
+PYTEST := $(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile --no-loadscope-reorder \
+  --max-worker-restart=0
+
+WHICH := -m "not slow"
+
 test: $(READY)   ## the tests, but for those that take long
-	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m "not slow" $(ARGS)
+	$(PYTEST) $(WHICH) $(ARGS)
 
 test-slow: $(READY)  ## the tests that take half a minute or longer each
-	$(COMPILED) $(BIN)/python -m pytest -n 2 -q --dist loadfile -m slow $(ARGS)
+	$(PYTEST) -m slow $(ARGS)
+
+test-all:        ## all tests, in less time than one after the other
+	$(MAKE) test WHICH=
 
 soak: $(READY)   ## random faults against runs that are resumed, half an hour; ARGS="--faults 1000 --seed 1"
 	$(COMPILED) $(BIN)/python -m tests.faults.soak --out benchmarks/results/soak.json $(ARGS)

@@ -1,5 +1,6 @@
 """Write requirements-dev.txt: the versions of constraints.txt and of what builds the package, with the SHA-256 of every
-file that the public index has of them, for all platforms. Run by `make lock`."""
+file that the public index has of them, for all platforms. Write uv.txt, with the same of the newest uv, which installs
+them in CI. Run by `make lock`."""
 
 import concurrent.futures
 import json
@@ -40,6 +41,7 @@ def main() -> None:
         entries = list(threads.map(entry, sorted(pins, key=lambda pin: pin[0].lower())))
     head = "# Made by `make lock` from constraints.txt; installed by `make setup` (pip install --require-hashes).\n"
     (HERE / "requirements-dev.txt").write_text(head + "\n".join(entries) + "\n")
+    (HERE / ".ci" / "uv.txt").write_text(f"# Made by `make lock`; installs the rest in CI.\n{entry(('uv', None))}\n")
 
 
 if __name__ == "__main__":
