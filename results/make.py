@@ -11,7 +11,7 @@ comparison_suites.csv have what comparing gave, and without --authors they stay 
 import dataclasses
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import tyro
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 PRESET = "dr.q"
 HEADLINE = (25_000, 50_000)
-"""The steps that every run reaches."""
+"""The steps of the answer. A run that was cut off between them counts at the first alone."""
 LATER_EVERY = 100_000
 """Steps between rows of the table of runs that go on to the end of the budget."""
 
@@ -123,10 +123,12 @@ def answer(headline: Sequence[ReferenceComparison], results: Sequence[Result]) -
     """Three sentences: on average, task by task, and to the end of the budget."""
     early, late = headline[0], headline[-1]
     tasks, gap = len(late.pair.tasks), shown_share(late.suites[0].difference)
+    more = len(early.pair.tasks)
+    over = "" if more == tasks else f" over {more} tasks"
     first = (
         f"Over {tasks} of the paper's {len(paper_tasks())} tasks, our runs differ from the authors' runs by **{gap}** "
         f"of the published final score at {late.agent_steps:,} agent steps, and by "
-        f"{shown_share(early.suites[0].difference)} at {early.agent_steps:,} (mean over tasks, 95% interval)."
+        f"{shown_share(early.suites[0].difference)} at {early.agent_steps:,}{over} (mean over tasks, 95% interval)."
     )
     names = [
         f"`{row.task}` ({row.verdict} at {c.agent_steps:,})"
@@ -160,16 +162,31 @@ def at_headline(report: Report) -> list[ReferenceComparison]:
 
 
 def missing(headline: Sequence[ReferenceComparison]) -> str:
-    """The paper's tasks without runs, by suite."""
-    never = [task for task in paper_tasks() if all(task in found.missing for found in headline)]
-    if not never:
-        return f"None: all {len(paper_tasks())} tasks of the paper have runs."
-    lines = [f"{count(len(never), 'task')} of {len(paper_tasks())}:", ""]
+    """The paper's tasks without runs, by suite, and those whose runs were cut off."""
+    absent = {found.agent_steps: {task for task in paper_tasks() if task in found.missing} for found in headline}
+    never = set.intersection(*absent.values())
+    cut_off = absent[headline[-1].agent_steps] - never
+    lines = [f"None: all {len(paper_tasks())} tasks of the paper have runs."]
+    if never:
+        lines = [f"{count(len(never), 'task')} of {len(paper_tasks())}:", "", *_by_suite(never)]
+    if cut_off:
+        steps = f"{headline[0].agent_steps:,} steps but not {headline[-1].agent_steps:,}"
+        lines += [
+            "",
+            f"Runs of {count(len(cut_off), 'task')} were cut off: they have {steps}.",
+            "",
+            *_by_suite(cut_off),
+        ]
+    return "\n".join(lines)
+
+
+def _by_suite(tasks: Collection[str]) -> list[str]:
+    lines = []
     for suite in SUITES:
-        own = [task.partition("/")[2] for task in never if paper_tasks()[task].suite == suite]
+        own = [task.partition("/")[2] for task, info in paper_tasks().items() if task in tasks and info.suite == suite]
         if own:
             lines.append(f"- {suite_title(suite)} ({len(own)}): {', '.join(own)}")
-    return "\n".join(lines)
+    return lines
 
 
 def tasks(report: Report) -> str:
