@@ -42,6 +42,19 @@ class Vector:
         known = np.concatenate([np.zeros(0, bool), *found])
         return np.concatenate([known, np.ones(self.size - known.size, bool)])
 
+    def component(self, index: int, name: str) -> str:
+        """A name of one entry, for messages: its key in the environment's Dict where it has one, `'arm/speed'[1]`."""
+        hot = {path: sum(choices) for path, choices, _ in self.choices}
+        at = index % self.size
+        for path, shape in self.fields:
+            size = hot.get(path, math.prod(shape))
+            if at < size and path:
+                return f"'{path}'[{at}]" if size > 1 else f"'{path}'"
+            if at < size:
+                break
+            at -= size
+        return f"component {index}" if name == SINGLE else f"'{name}'[{index}]"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the part in an observation."""
@@ -297,6 +310,11 @@ class ActionScale:
         self._lowest = np.where(self._lowest < self.low, np.nextafter(self._lowest, np.float32(np.inf)), self._lowest)
         outside = self._highest > self.high
         self._highest = np.where(outside, np.nextafter(self._highest, np.float32(-np.inf)), self._highest)
+
+    @property
+    def within(self) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest and the largest numbers of float32 inside the bounds."""
+        return self._lowest, self._highest
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """From [-1, 1] to the environment's units, never outside its bounds."""

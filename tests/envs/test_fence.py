@@ -11,6 +11,7 @@ import pytest
 from dr_q.envs import ProcessPool, Source
 from dr_q.envs.processes import fence, flags, worker
 from dr_q.envs.processes.channel import CommandPipe, PipeClosedError
+from dr_q.envs.processes.lanes import Lanes
 from dr_q.envs.processes.seed_envs import Command, SeedEnvs, SharedArrays
 from tests.envs import toys
 
@@ -104,7 +105,7 @@ def test_a_worker_reads_order_fence_data_and_writes_data_fence_answer(events):
     envs.begin(arrays)
     arrays.command[...], arrays.order[...] = Command.STEP, 1
     with Path(os.devnull).open("wb") as answers, pytest.raises(PipeClosedError):
-        worker.serve(OneCommand(0), answers, envs, recorded(arrays, events), 0.0)
+        worker.serve(OneCommand(0), answers, Lanes([envs]), [recorded(arrays, events)], 0.0)
     first_data = min(events.index("read command"), events.index("read action"))
     assert events[:first_data] == ["read order", "fence"]
     answered = events.index("write answer")

@@ -141,7 +141,7 @@ class Wrong(mixed_toys.ImageGoal):
     [
         ({"camera": np.zeros((32, 32, 1), np.uint8)}, "gave an observation with camera; its observation space is Dict"),
         ({"camera": np.zeros((32, 31, 1), np.uint8), "position": [0.0]}, r"gave an image of shape \(32, 31, 1\)"),
-        ({"camera": np.zeros((32, 32, 1), np.uint8), "position": [np.nan]}, "observation with NaN or infinite values"),
+        ({"camera": np.zeros((32, 32, 1), np.uint8), "position": [np.nan]}, "NaN or infinite in 'position'"),
     ],
 )
 def test_an_observation_that_is_not_of_its_space(gives, message, monkeypatch):

@@ -155,7 +155,7 @@ def steps(pool: Pool, count: int) -> None:
         ("another size", r"Breaks gave an observation of shape \(3,\); its observation space is Box"),
         ("no reward", r"Breaks: step\(action\) gave None as a reward, expected a number"),
         ("nan reward", "the environment gave a reward of nan, in step 9 of training episode 0"),
-        ("inf", "gave an observation that is NaN or infinite in its components 0, in step 9 of training episode 0"),
+        ("inf", "gave an observation that is NaN or infinite in component 0, in step 9 of training episode 0"),
     ],
 )
 def test_what_an_environment_does_wrong_is_said_in_one_line(wrong, message, monkeypatch):
@@ -191,10 +191,10 @@ def test_a_reset_to_nan_is_refused():
     envs = SeedEnvs(LostAtReset, 3)
     arrays = SharedArrays.allocate(envs.spec, 1, 1).row(0)
     envs.begin(arrays)
-    what = "gave an observation that is NaN or infinite in its components 0, in the reset of"
+    what = "gave an observation that is NaN or infinite in component 0, in the reset of"
     with pytest.raises(EnvError, match=f"{what} training episode 1$"):
         any(envs.step(arrays) for _ in range(50))
-    arrays.eval_seed[:] = 8
+    arrays.eval_seed[:], arrays.eval_running[:] = 8, 1
     envs.evaluate_begin(arrays)
     with pytest.raises(EnvError, match=f"{what} the evaluation episode of seed 8$"):
         envs.evaluate_begin(arrays)

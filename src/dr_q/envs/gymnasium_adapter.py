@@ -1,6 +1,7 @@
 """Any Gymnasium environment with a finite Box of actions, or with choices, behind the protocol of this package."""
 
 import contextlib
+import json
 import math
 import sys
 import warnings
@@ -15,7 +16,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.mujoco import MujocoEnv
 
-from dr_q.envs.protocol import EnvSpec, Step, failure
+from dr_q.envs.probe import where_not_finite
+from dr_q.envs.protocol import EnvSpec, Step, VectorEnvError, VectorEnvGivenError, failure
 from dr_q.kit import EnvError, TaskError
 from dr_q.spaces import (
     SINGLE,
@@ -48,6 +50,8 @@ class GymEnv:
     def __init__(self, make: Callable[[], gymnasium.Env], name: str):
         try:
             self._env = make()
+            if isinstance(self._env, gymnasium.vector.VectorEnv):
+                raise VectorEnvGivenError(self._env, name)
             box, self._space = self._env.action_space, self._env.observation_space
         except TaskError:
             raise
@@ -69,6 +73,7 @@ class GymEnv:
             Spaces(obs, actions),
             episode_length=_episode_length(self._env),
             step_seconds=_step_seconds(self._env),
+            made_from=_made_from(self._env),
         )
         _IN_USE[id(self._env.unwrapped)] = self._env.unwrapped
 
@@ -78,20 +83,24 @@ class GymEnv:
         for frames in self._frames.values():
             frames.clear()
         seen = self._observe(obs)
-        if not all(np.isfinite(x).all() for x in seen.values()):
-            raise EnvError(f"{self._name}: reset(seed={seed}) gave an observation with NaN or infinite values")
+        for name, x in seen.items():
+            part = self.spec.obs[name]
+            if isinstance(part, Vector) and not np.isfinite(x).all():
+                where = where_not_finite(name, part, x)
+                raise EnvError(f"{self._name}: reset(seed={seed}) gave an observation that is {where}")
         return seen
 
     def step(self, action: np.ndarray) -> Step:
         """One agent step."""
         own = self._to_env(action)
         given = ("obs", "reward", "terminated", "truncated", "info")
-        obs, reward, terminated, truncated, _ = self._call("step(action)", given, lambda: self._env.step(own))
+        obs, reward, terminated, truncated, info = self._call("step(action)", given, lambda: self._env.step(own))
         try:
             number = float(reward)
         except (TypeError, ValueError):
             raise EnvError(f"{self._name}: step(action) gave {reward!r} as a reward, expected a number") from None
-        return Step(self._observe(obs), number, bool(terminated), bool(truncated))
+        said = info if isinstance(info, dict) else {}
+        return Step(self._observe(obs), number, bool(terminated), bool(truncated), said)
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
         """What the environment draws itself; it must have been made with render_mode='rgb_array'."""
@@ -124,6 +133,8 @@ class GymEnv:
         """What the environment's own code gives; its errors in one line."""
         try:
             found = call()
+        except VectorEnvError:  # of which this is one environment
+            raise
         except (Exception, SystemExit) as error:
             # Gymnasium's own wrappers unpack what an environment gives.
             unpacked = isinstance(error, ValueError) and "values to unpack" in str(error)
@@ -152,6 +163,22 @@ class GymEnv:
             raise EnvError(f"{self._name} gave an image {_described(value)}; its space has {shape}")
         frames.extend([channels_first(value)] * (1 if frames else STACKED_FRAMES))
         return np.concatenate(list(frames))
+
+
+def _made_from(env: gymnasium.Env) -> str:
+    """Which code an environment is: its registered id and arguments, its wrappers and its class; no addresses."""
+    layers, inner = [], env
+    while isinstance(inner, gymnasium.Wrapper):
+        layers.append(type(inner).__name__)
+        inner = inner.env
+    code = "<".join([*layers, type(inner).__qualname__])
+    with contextlib.suppress(Exception):  # other people's code
+        spec = inner.spec
+        if spec is not None:
+            given = {name: x for name, x in spec.kwargs.items() if name != "render_mode"}
+            plain = json.dumps(given, sort_keys=True, default=lambda x: type(x).__qualname__)
+            return f"{spec.id}{plain if given else ''}: {code}"
+    return code
 
 
 _IN_USE: "weakref.WeakValueDictionary[int, gymnasium.Env]" = weakref.WeakValueDictionary()

@@ -3,11 +3,14 @@
 import dataclasses
 import sysconfig
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from dr_q.kit import EnvError, TaskError
 from dr_q.spaces import ActionSpec, ObsSpec, Spaces
 
 _OURS = Path(__file__).parents[1]
@@ -46,6 +49,14 @@ class EnvSpec:
     """Simulated time of an agent step, where that is known."""
     eval_epsilon: float = 0.0
     """Probability with which an evaluation acts at random; not 0 in Atari."""
+    made_from: str = ""
+    """Which code it is, as far as that can be known: a registered id with its arguments, the wrappers and the class."""
+    notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+    """What a look at it found that its user should know (`probe.py`)."""
+    vector_lanes: int = 0
+    """Environments of the Gymnasium `VectorEnv` that it is one of; 0 if it stands alone."""
+    can_resume: bool = True
+    """Whether an episode can be played again from its seed and actions, which an exact resume needs."""
 
     @property
     def obs(self) -> ObsSpec:
@@ -58,6 +69,20 @@ class EnvSpec:
         return self.spaces.action
 
 
+class VectorEnvGivenError(TaskError):
+    """A callable gave a Gymnasium `VectorEnv` where one environment is needed."""
+
+    def __init__(self, env: Any, name: str):
+        super().__init__(
+            f"{name} gives a VectorEnv, which only training uses; give a callable that makes a single environment"
+        )
+        self.env, self.name = env, name
+
+
+class VectorEnvError(EnvError):
+    """A Gymnasium `VectorEnv` failed; the message names it."""
+
+
 class Step(NamedTuple):
     """The outcome of one agent step."""
 
@@ -66,6 +91,8 @@ class Step(NamedTuple):
     reward: float
     terminated: bool
     truncated: bool
+    info: Mapping[str, Any] = MappingProxyType({})
+    """What else the environment says of the step; read where somebody asked for it."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ be resumed at any step.
 
 import numpy as np
 
-_STREAMS = {"train": 1, "evaluation": 2, "noise": 3, "video": 4, "fresh": 5, "epsilon": 6}
+_STREAMS = {"train": 1, "evaluation": 2, "noise": 3, "video": 4, "fresh": 5, "epsilon": 6, "best": 7}
 
 
 def stream_seed(seed: int, stream: str, *where: int) -> int:

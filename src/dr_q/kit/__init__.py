@@ -14,7 +14,7 @@ from dr_q.kit.errors import (
 )
 from dr_q.kit.files import append_whole, replace_file, sha256_of, sync_folder, write_text
 from dr_q.kit.locks import try_lock
-from dr_q.kit.names import did_you_mean, nearest, spelled, spelled_as_options
+from dr_q.kit.names import did_you_mean, nearest, resume_call, spelled, spelled_as_options
 
 __all__ = [
     "ConfigError",
@@ -31,6 +31,7 @@ __all__ = [
     "did_you_mean",
     "nearest",
     "replace_file",
+    "resume_call",
     "sha256_of",
     "spelled",
     "spelled_as_options",

@@ -24,6 +24,11 @@ def spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}" if _AS_OPTIONS.get() else name
 
 
+def resume_call(folder: object) -> str:
+    """How the user resumes a run: a command, or a call in Python."""
+    return f"dr-q train --resume {folder}" if _AS_OPTIONS.get() else f"dr_q.train(resume={str(folder)!r})"
+
+
 @contextlib.contextmanager
 def spelled_as_options() -> Iterator[None]:
     """Within this block, messages name settings as options of the command line."""

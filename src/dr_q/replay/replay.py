@@ -36,20 +36,23 @@ def init(spec: StorageSpec, sampler: Sampler) -> Replay:
     return Replay(sampler, init_storage(spec), sampler.init(spec), jnp.zeros((), jnp.int32))
 
 
-def init_replay(config: Config, spaces: Spaces, capacity: int | None = None, *, frames_on_host: bool = False) -> Replay:
+def init_replay(
+    config: Config, spaces: Spaces, capacity: int | None = None, *, frames_on_host: bool = False, lanes: int = 1
+) -> Replay:
     """An empty replay for a task; `capacity` slots where the run needs fewer than the config allows."""
     spec = StorageSpec(
-        capacity=config.replay_capacity if capacity is None else capacity,
+        capacity=config.replay_capacity // lanes * lanes if capacity is None else capacity,
         obs=spaces.obs,
         action_dim=spaces.action.dim,
         horizon=config.horizon,
         frames_on_host=frames_on_host,
+        lanes=lanes,
     )
     return init(spec, make_sampler(config))
 
 
 def add(replay: Replay, transition: Transition) -> Replay:
-    """Store one transition.
+    """Store one transition; with several lanes one of each, along a leading axis.
 
     Under a plain `jax.jit` this copies the whole replay: call `add_in_place` instead, or donate the argument of the
     compiled function that calls this one (`donate_argnums`).

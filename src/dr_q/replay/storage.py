@@ -4,6 +4,10 @@ A transition takes one slot, which holds its observation (of a stack one frame),
 next observation is the next slot's. An episode's last next-observation takes a slot of its own, which is never a start
 and has no transition. Where a slot's neighbours in time are is known to this file alone
 (`StorageSpec.later`, `after_writing`, `add`).
+
+A seed may have several lanes: streams of experience, one for each of its environments. All lanes add a transition at
+once. Their slots alternate: lane l has the slots l, l + lanes, l + 2 lanes, ... So every lane has a ring of its own,
+and a replay that is not full grows at its end, whatever the number of lanes.
 """
 
 import dataclasses
@@ -25,7 +29,7 @@ class StorageSpec:
     """The fixed part of a storage."""
 
     capacity: int
-    """Slots in the ring."""
+    """Slots in the ring, of all lanes together: a multiple of `lanes`."""
     obs: ObsSpec
     """What an observation consists of; the storage keeps its newest frames."""
     action_dim: int
@@ -36,10 +40,14 @@ class StorageSpec:
     """The age that a sampler is told of when transitions reach it."""
     frames_on_host: bool = False
     """Whether observations are kept in host memory, outside the storage; all else is the same."""
+    lanes: int = 1
+    """Streams of experience."""
 
     def __post_init__(self) -> None:
         """Refuse a ring too small for the slots that one addition touches."""
-        least = smallest_capacity(self.horizon, self.stack)
+        least = smallest_capacity(self.horizon, self.stack, self.lanes)
+        if self.capacity % self.lanes:
+            raise ValueError(f"replay capacity {self.capacity} is no multiple of its {self.lanes} lanes")
         if self.capacity < least:
             raise ValueError(
                 f"replay capacity {self.capacity} is too small for windows of {self.horizon} transitions and "
@@ -63,40 +71,48 @@ class StorageSpec:
 
     def later(self, slots: Int[Array, "*N"], steps: int | Int[Array, "*M"]) -> Int[Array, "*K"]:
         """The slots that many steps later in the same stream of experience; negative steps are earlier ones."""
-        return (slots + steps) % self.capacity
+        return (slots + steps * self.lanes) % self.capacity
+
+    def each_lane(self, first: int = 0) -> Any:
+        """A number for each lane, counted from `first`; with a single lane there is no axis of lanes."""
+        return first if self.lanes == 1 else first + jnp.arange(self.lanes, dtype=jnp.int32)
 
 
-def smallest_capacity(horizon: int, stack: int) -> int:
+def smallest_capacity(horizon: int, stack: int, lanes: int = 1) -> int:
     """The fewest slots in which an addition cannot reach around the ring to its own window."""
-    return 2 * (horizon + stack + 1)
+    return 2 * (horizon + stack + 1) * lanes
 
 
-def slots_to_fill(agent_steps: int, replay_capacity: int, shortest_episode: int = 1) -> int:
+def slots_to_fill(agent_steps: int, replay_capacity: int, shortest_episode: int = 1, lanes: int = 1) -> int:
     """Slots worth allocating for a run: what its steps and final observations can fill, at most the capacity.
 
     `shortest_episode` is a lower bound on the steps of an episode; tasks that never terminate have a large one.
     """
-    episodes = -(-agent_steps // shortest_episode)
-    return min(replay_capacity, agent_steps + episodes)
+    steps = -(-agent_steps // lanes)
+    episodes = -(-steps // shortest_episode)
+    return min(replay_capacity // lanes, steps + episodes) * lanes
 
 
 class Transition(NamedTuple):
-    """One agent step. `obs` and `next_obs` are its newest frames, by part."""
+    """One agent step. `obs` and `next_obs` are its newest frames, by part.
+
+    With several lanes: a step of each, along a leading axis.
+    """
 
     obs: dict[str, Array]
-    action: Float[Array, "A"]
-    reward: Float[Array, ""]
+    action: Float[Array, "*lanes A"]
+    reward: Float[Array, "*lanes"]
     next_obs: dict[str, Array]
-    terminated: Bool[Array, ""]
-    truncated: Bool[Array, ""]
+    terminated: Bool[Array, "*lanes"]
+    truncated: Bool[Array, "*lanes"]
 
 
 class Added(NamedTuple):
     """What an addition changed, for samplers."""
 
-    slot: Int[Array, ""]
-    """Where the transition is."""
-    final: Int[Array, ""]
+    slot: Int[Array, "*lanes"]
+    """Where the transition is; with several lanes, that of each."""
+    final: Int[Array, "*lanes"]
     """Where its episode's final observation is; past the end of every array if the episode continues."""
     touched: Int[Array, "touched"]
     """Slots that may have become valid starts, or stopped being ones."""
@@ -127,15 +143,15 @@ class Storage(eqx.Module):
     stamp: Int[Array, "rows 128"]
     """Transitions added before the slot's own (a final observation: before its transition)."""
 
-    cursor: Int[Array, ""]
+    cursor: Int[Array, "*lanes"]
     """Slot that is written next."""
-    size: Int[Array, ""]
-    """Slots written at least once."""
+    size: Int[Array, "*lanes"]
+    """Slots of each lane written at least once."""
     clock: Int[Array, ""]
     """Transitions added so far. A transition's age is clock - 1 - stamp."""
-    watch_slot: Int[Array, ""]
+    watch_slot: Int[Array, "*lanes"]
     """Oldest slot younger than `watch_age`."""
-    episode_steps: Int[Array, ""]
+    episode_steps: Int[Array, "*lanes"]
     """Transitions of the running episode."""
     has_terminated: Bool[Array, ""]
     """Whether any transition so far terminated."""
@@ -148,8 +164,9 @@ class Storage(eqx.Module):
 def init_storage(spec: StorageSpec) -> Storage:
     """An empty ring."""
 
-    def count() -> Int[Array, ""]:
-        return jnp.zeros((), jnp.int32)  # an array each: buffers that are donated must not be shared
+    def count(*, of_lanes: bool = True) -> Int[Array, "..."]:
+        # An array each: buffers that are donated must not be shared.
+        return jnp.zeros((spec.lanes,) if of_lanes and spec.lanes > 1 else (), jnp.int32)
 
     frames = {name: jnp.zeros((spec.capacity, *part.frame_shape), part.dtype) for name, part in spec.obs.parts}
     return Storage(
@@ -162,23 +179,27 @@ def init_storage(spec: StorageSpec) -> Storage:
         is_transition=jnp.zeros(spec.capacity, bool),
         valid=jnp.zeros((spec.rows, ROW), bool),
         stamp=jnp.zeros((spec.rows, ROW), jnp.int32),
-        cursor=count(),
+        cursor=count() + spec.each_lane(),
         size=count(),
-        clock=count(),
-        watch_slot=count(),
+        clock=count(of_lanes=False),
+        watch_slot=count() + spec.each_lane(),
         episode_steps=count(),
         has_terminated=jnp.zeros((), bool),
     )
 
 
 def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
-    """Store one transition and, at an episode's end, its final observation; update which starts are valid."""
+    """Store one transition and, at an episode's end, its final observation; update which starts are valid.
+
+    With several lanes: one transition of each.
+    """
     spec = storage.spec
     done = transition.terminated | transition.truncated
     here = storage.cursor
-    final, cursor = after_writing(here, done, spec.capacity)
+    final, cursor = after_writing(here, done, spec.capacity, spec.lanes)
     final_or_none = jnp.where(done, final, spec.rows * ROW)  # past the end of every array: not written
-    touched = spec.later(here, _offsets(spec))
+    touched = spec.later(here[..., None], _offsets(spec))
+    stamp = storage.clock + spec.each_lane()
     steps = storage.episode_steps + 1
     stack = spec.stack - 1
 
@@ -199,28 +220,31 @@ def add(storage: Storage, transition: Transition) -> tuple[Storage, Added]:
             jnp.minimum(steps, stack).astype(jnp.uint8),
         ),
         is_transition=write(storage.is_transition, True, False),
-        stamp=write_slot(storage.stamp, here, storage.clock, final_or_none, storage.clock),
+        stamp=write_slot(storage.stamp, here, stamp, final_or_none, stamp),
         valid=_update_valid(storage, touched, transition, done),
         cursor=cursor,
-        size=jnp.maximum(storage.size, jnp.where(final_or_none == 0, spec.capacity, here + 1 + done)),
-        clock=storage.clock + 1,
+        size=jnp.maximum(
+            storage.size,
+            jnp.where(final_or_none < spec.lanes, spec.capacity // spec.lanes, here // spec.lanes + 1 + done),
+        ),
+        clock=storage.clock + spec.lanes,
         episode_steps=jnp.where(done, 0, steps),
-        has_terminated=storage.has_terminated | transition.terminated,
+        has_terminated=storage.has_terminated | jnp.any(transition.terminated),
     )
     watch_slot, aged = _pass_watch_age(storage, written, final_or_none)
-    added = Added(here, final_or_none, touched, aged)
+    added = Added(here, final_or_none, touched.reshape(-1), aged.reshape(-1))
     return dataclasses.replace(written, watch_slot=watch_slot), added
 
 
-def after_writing(cursor: Any, done: Any, capacity: int) -> tuple[Any, Any]:
+def after_writing(cursor: Any, done: Any, capacity: int, lanes: int = 1) -> tuple[Any, Any]:
     """The slot of an episode's final observation if it ends here, and the cursor after a transition.
 
     For jax's arrays and numpy's: frames in host memory lie where the storage would put them.
     """
-    return (cursor + 1) % capacity, (cursor + 1 + done) % capacity
+    return (cursor + lanes) % capacity, (cursor + lanes * (1 + done)) % capacity
 
 
-def write_slot(array: Array, slot: Int[Array, ""], x: Any, final: Int[Array, ""], y: Any) -> Array:
+def write_slot(array: Array, slot: Int[Array, "*lanes"], x: Any, final: Int[Array, "*lanes"], y: Any) -> Array:
     """Values of a transition's slot and of its final observation's, in an array that lies in rows."""
     written = array.at[slot // ROW, slot % ROW].set(x)
     return written.at[final // ROW, final % ROW].set(y, mode="drop")
@@ -232,13 +256,14 @@ def mean_abs_reward(storage: Storage) -> Float[Array, ""]:
     return jnp.maximum(size / jnp.maximum(jnp.sum(storage.is_transition), 1), 1e-8)
 
 
-def _offsets(spec: StorageSpec) -> Int[Array, "touched"]:
+def _offsets(spec: StorageSpec) -> Int[Array, "*one touched"]:
     """Distances from the cursor to the slots whose validity an addition there can change."""
-    return jnp.arange(-spec.horizon, spec.stack + 1)
+    offsets = jnp.arange(-spec.horizon, spec.stack + 1)
+    return offsets if spec.lanes == 1 else offsets[None]
 
 
 def _update_valid(
-    storage: Storage, touched: Int[Array, "touched"], transition: Transition, done: Bool[Array, ""]
+    storage: Storage, touched: Int[Array, "*lanes touched"], transition: Transition, done: Bool[Array, "*lanes"]
 ) -> Bool[Array, "rows 128"]:
     """Validity of every start after the addition.
 
@@ -248,23 +273,26 @@ def _update_valid(
     horizon, stack = storage.spec.horizon, storage.spec.stack
     offset = _offsets(storage.spec)
     row, column = touched // ROW, touched % ROW
-    steps = storage.episode_steps + 1
+    steps = storage.episode_steps[..., None] + 1
     completed = (offset == -horizon) & (steps > horizon)
     # D3: terminated and truncated at once counts as terminated.
-    ended = transition.terminated & (offset > -horizon) & (offset <= 0) & (-offset < steps)
-    overwritten = (offset >= 0) & (offset < stack + done)
+    ended = transition.terminated[..., None] & (offset > -horizon) & (offset <= 0) & (-offset < steps)
+    overwritten = (offset >= 0) & (offset < stack + done[..., None])
     valid = (storage.valid[row, column] & ~overwritten) | completed | ended
     return storage.valid.at[row, column].set(valid)
 
 
-def _pass_watch_age(before: Storage, after: Storage, final: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, "2"]]:
+def _pass_watch_age(
+    before: Storage, after: Storage, final: Int[Array, "*lanes"]
+) -> tuple[Int[Array, "*lanes"], Int[Array, "2 *lanes"]]:
     """Move `watch_slot` past what has now reached `watch_age`; also the slots that may have crossed it.
 
     An addition ages everything by one, and a stamp belongs to two slots at most: a transition and a final observation.
+    With several lanes it ages everything by their number, and so far apart are the stamps of a lane.
     """
     later, slot = before.spec.later, before.watch_slot
     written = (slot == before.cursor) | (slot == final)
-    slot = jnp.where(written & (slot < before.size), after.cursor, slot)
+    slot = jnp.where(written & (slot // before.spec.lanes < before.size), after.cursor, slot)
     crossed = jnp.stack([slot, later(slot, 1)])
     for _ in range(2):
         passes = (after.age(slot) >= before.spec.watch_age) & (slot != after.cursor)

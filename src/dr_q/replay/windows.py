@@ -1,11 +1,12 @@
 """Reading windows off the storage: sub-trajectories for the encoder, n-step samples for the critics."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from dr_q.equations import StoredImages
 from dr_q.replay.storage import Storage
 
 Frames = dict[str, Array]
@@ -15,8 +16,10 @@ Frames = dict[str, Array]
 class Subtrajectory(NamedTuple):
     """Windows of H consecutive transitions, time first. Steps after a termination inside a window have no meaning."""
 
-    obs: dict[str, Array]
-    """Observations s_0 .. s_H by part, [H + 1, B, *obs]; s_{t+1} is the true next observation of step t (D8)."""
+    obs: dict[str, Any]
+    """Observations s_0 .. s_H by part, [H + 1, B, *obs]; s_{t+1} is the true next observation of step t (D8).
+
+    Arrays, or `StoredImages`."""
     action: Float[Array, "H B A"]
     reward: Float[Array, "H B"]
     not_done: Float[Array, "H B"]
@@ -25,39 +28,59 @@ class Subtrajectory(NamedTuple):
 class NStepBatch(NamedTuple):
     """The ends of windows of H transitions, with the rewards between."""
 
-    obs: dict[str, Array]
+    obs: dict[str, Any]
     """Observation at the start by part, [B, *obs]."""
     action: Float[Array, "B A"]
     reward: Float[Array, "H B"]
     not_done: Float[Array, "H B"]
-    next_obs: dict[str, Array]
+    next_obs: dict[str, Any]
     """Observation H steps later, [B, *obs]; without meaning where the window holds a termination."""
 
 
 def sample_subtrajectory(
-    storage: Storage, slots: Int[Array, "B"], horizon: int, frames: Frames | None = None
+    storage: Storage,
+    slots: Int[Array, "B"],
+    horizon: int,
+    frames: Frames | None = None,
+    in_place: Sequence[str] = (),
 ) -> Subtrajectory:
     """The windows of `horizon` transitions that start at `slots`.
 
-    `frames` are those at `subtrajectory_frames`, where they are kept in host memory.
+    `frames` are those at `subtrajectory_frames`, where they are kept in host memory. Images of the parts `in_place` are
+    not read yet: their `StoredImages` are given.
     """
     window = _window(storage, slots, horizon)
-    frames = _read(storage, subtrajectory_frames(storage, slots, horizon), frames)
-    obs = {name: _stack(x, storage.spec.obs[name].stack, horizon + 1) for name, x in frames.items()}
+    at = subtrajectory_frames(storage, slots, horizon)
+    read = _read(storage, {name: x for name, x in at.items() if name not in in_place}, frames)
+    obs: dict[str, Any] = {name: _stack(x, storage.spec.obs[name].stack, horizon + 1) for name, x in read.items()}
+    for name in in_place:
+        obs[name] = _in_place(storage, name, at[name], frames, range(horizon + 1))
     return Subtrajectory(obs, storage.action[window], storage.reward[window], storage.not_done[window])
 
 
-def sample_n_step(storage: Storage, slots: Int[Array, "B"], horizon: int, frames: Frames | None = None) -> NStepBatch:
+def sample_n_step(
+    storage: Storage,
+    slots: Int[Array, "B"],
+    horizon: int,
+    frames: Frames | None = None,
+    in_place: Sequence[str] = (),
+) -> NStepBatch:
     """First and last observation of the windows that start at `slots`, the first action, all rewards.
 
-    `frames` are those at `n_step_frames`, where they are kept in host memory.
+    `frames` are those at `n_step_frames`, where they are kept in host memory; `in_place` as of `sample_subtrajectory`.
     """
     window = _window(storage, slots, horizon)
-    frames = _read(storage, n_step_frames(storage, slots, horizon), frames)
-    ends = {name: jnp.split(x, 2) for name, x in frames.items()}
-    first, last = (
+    at = n_step_frames(storage, slots, horizon)
+    read = _read(storage, {name: x for name, x in at.items() if name not in in_place}, frames)
+    ends = {name: jnp.split(x, 2) for name, x in read.items()}
+    both_ends: list[dict[str, Any]] = [
         {name: _stack(halves[i], storage.spec.obs[name].stack, 1)[0] for name, halves in ends.items()} for i in (0, 1)
-    )
+    ]
+    first, last = both_ends
+    for name in in_place:
+        stack = storage.spec.obs[name].stack
+        both = _in_place(storage, name, at[name], frames, range(0, 2 * stack, stack))
+        first[name], last[name] = both.at(0), both.at(1)
     return NStepBatch(
         obs=first,
         action=storage.action[slots],
@@ -96,10 +119,24 @@ def _frame_slots(storage: Storage, slots: Int[Array, "B"], steps: range, stack: 
 
 def _read(storage: Storage, frame_slots: Frames, frames: Frames | None) -> Frames:
     if frames is not None:
-        return frames
+        return {name: frames[name] for name in frame_slots}
     if storage.obs is None:
         raise ValueError("this replay's frames are kept in host memory; pass them as `frames`")
-    return jax.tree.map(lambda x, at: x[at], storage.obs, frame_slots)
+    stored = storage.obs
+    return {name: stored[name][at] for name, at in frame_slots.items()}
+
+
+def _in_place(storage: Storage, name: str, at: Int[Array, "F B"], frames: Frames | None, starts: range) -> StoredImages:
+    """The stacks that begin with these of the frames at [F, B] slots, where the frames are."""
+    if frames is None:
+        assert storage.obs is not None, "frames kept in host memory are given"
+        stored = storage.obs[name]
+    else:
+        stored = frames[name].reshape(-1, *frames[name].shape[2:])
+        at = jnp.arange(at.size, dtype=at.dtype).reshape(at.shape)
+    stack = storage.spec.obs[name].stack
+    slots = jnp.stack([jnp.stack(list(at[i : i + stack]), axis=-1) for i in starts])
+    return StoredImages(stored, slots, jnp.zeros((*slots.shape[:-1], 2), jnp.int32))
 
 
 def _stack(frames: Array, stack: int, steps: int) -> Array:

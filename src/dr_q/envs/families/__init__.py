@@ -142,8 +142,17 @@ def _from_name(name: str, render: bool) -> Env:
             raise _unknown(name, did_you_mean(name, known or known_tasks()) or other, listed) from None
     if ":" in name:  # Gymnasium imports the module, which registers the environment
         return families()["gym"].make(name, render)
+    if _is_registered(name):
+        raise TaskError(f"unknown task '{name}'; did you mean 'gym/{name}'? List: dr-q tasks")
     spellings = ", ".join(family.spelling or f"{family.prefix}/ID" for family in families().values())
     raise _unknown(name, did_you_mean(name, known_tasks()) or f"; a task is {spellings} or module:Id", "dr-q tasks")
+
+
+def _is_registered(name: str) -> bool:
+    """Whether Gymnasium knows a name as it is, or a version of it."""
+    import gymnasium
+
+    return name in gymnasium.registry
 
 
 def _unknown(name: str, hint: str, listed: str) -> TaskError:

@@ -85,15 +85,17 @@ class AtariEnv:
         """One agent step: the same action for 4 frames, or until the game is over."""
         own, total = self._to_env(action), 0.0
         terminated = truncated = False
+        info: dict[str, Any] = {}
         for _ in range(FRAME_SKIP):
-            frame, reward, terminated, truncated, _ = self._env.step(own)
+            frame, reward, terminated, truncated, info = self._env.step(own)
             self._frames += 1
             total += float(reward)
             self._last_two.append(frame)
             if terminated or truncated:
                 break
         self._stack.append(self._seen())
-        return Step(self._observe(), total, bool(terminated), bool(truncated) or self._frames >= MOST_FRAMES)
+        too_long = self._frames >= MOST_FRAMES
+        return Step(self._observe(), total, bool(terminated), bool(truncated) or too_long, info)
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
         """The emulator's picture, in colour and in its own size."""

@@ -80,14 +80,14 @@ class HumanoidBenchEnv:
     def step(self, action: np.ndarray) -> Step:
         """Two frames under the same action, fewer where the episode ends."""
         scaled = self._scale.to_env(action)
-        total, terminated, truncated, obs = 0.0, False, False, None
+        total, terminated, truncated, obs, info = 0.0, False, False, None, {}
         with self._own_random():
             for _ in range(ACTION_REPEAT):
-                obs, reward, terminated, truncated, _ = self._env.step(scaled)
+                obs, reward, terminated, truncated, info = self._env.step(scaled)
                 total += float(reward)
                 if terminated or truncated:
                     break
-        return Step({SINGLE: np.asarray(obs, np.float32)}, total, bool(terminated), bool(truncated))
+        return Step({SINGLE: np.asarray(obs, np.float32)}, total, bool(terminated), bool(truncated), info)
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
         """The current state as an RGB image of (height, width), from the task's own camera."""

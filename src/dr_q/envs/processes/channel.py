@@ -34,8 +34,9 @@ _SIZE_BYTES = 8
 class WorkerProcess:
     """The loop's end: one worker process and its pipes."""
 
-    def __init__(self, seed: int, module: str):
-        self.seed = seed
+    def __init__(self, seed: int, module: str, lanes: str = ""):
+        """`lanes` says which environments of the seed it has, if that are not all."""
+        self.name = f"seed {seed}{lanes}"
         self._process = start_process(
             [sys.executable, "-m", module, str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -47,7 +48,7 @@ class WorkerProcess:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._input, self._output = self._process.stdin, self._process.stdout
-        self._prints = _Prints(seed, self._process.stderr)
+        self._prints = _Prints(self.name, self._process.stderr)
 
     def wake(self) -> None:
         """Make a worker that waits on its pipe look for commands."""
@@ -79,7 +80,7 @@ class WorkerProcess:
     def silence(self, timeout: float) -> WorkerError:
         """The error of a worker that does not answer."""
         return WorkerError(
-            f"the simulator of seed {self.seed} has not answered for {timeout:.0f} s ({spelled('env_timeout')}); "
+            f"the simulator of {self.name} has not answered for {timeout:.0f} s ({spelled('env_timeout')}); "
             "its environment hangs or is very slow"
         )
 
@@ -91,9 +92,9 @@ class WorkerProcess:
         lines = [line for line in self._prints.last if line.strip()]
         code = self._process.returncode
         if code == ENV_FAILED and lines:
-            return EnvError(f"seed {self.seed}: {lines[-1]}")
+            return EnvError(f"{self.name}: {lines[-1]}")
         said = f"; it said: {lines[-1]}" if lines else ""
-        return WorkerError(f"the simulator of seed {self.seed} died (exit code {code}){said}")
+        return WorkerError(f"the simulator of {self.name} died (exit code {code}){said}")
 
     def hang_up(self) -> None:
         """Close the pipes; a worker ends when its input does."""
@@ -140,11 +141,11 @@ class WorkerProcess:
 
 
 class _Prints:
-    """A worker's output, shown with its seed up to a number of lines; the last lines are kept."""
+    """A worker's output, shown with its name up to a number of lines; the last lines are kept."""
 
-    def __init__(self, seed: int, pipe: IO[bytes]):
+    def __init__(self, name: str, pipe: IO[bytes]):
         self.last: deque[str] = deque(maxlen=20)
-        self._seed, self._pipe = seed, pipe
+        self._name, self._pipe = name, pipe
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
         self._thread.start()
 
@@ -161,7 +162,7 @@ class _Prints:
             if shown > MOST_LINES:
                 line = f"(more is printed there, and not shown after {MOST_LINES} lines)"
             with contextlib.suppress(Exception):  # nobody reads it; the pipe must be read all the same
-                sys.stderr.write(f"seed {self._seed}: {line}\n")
+                sys.stderr.write(f"{self._name}: {line}\n")
                 sys.stderr.flush()
 
     def wait(self, seconds: float = 2) -> None:

@@ -10,21 +10,19 @@ import numpy as np
 from dr_q.envs.processes.fence import full_fence
 from dr_q.envs.processes.seed_envs import Command, SharedArrays
 
-ALL = slice(None)
-"""Every seed."""
 POLL_EVERY = 20e-6
 """Seconds between polls of the counters, on both sides."""
 
 
-def give_order(arrays: SharedArrays, command: Command, which: slice | list[int] = ALL) -> None:
-    """Loop: tell workers to carry out a command, whose data is already written."""
+def give_order(arrays: SharedArrays, command: Command, which: np.ndarray) -> None:
+    """Loop: tell workers, by the rows of their counters, to carry out a command, whose data is already written."""
     arrays.command[which] = command
     full_fence()
     arrays.order[which] += 1
 
 
-def waiting_for(arrays: SharedArrays, which: slice | list[int] = ALL) -> np.ndarray:
-    """Loop: for each of these seeds, whether its worker has not answered yet; where none is left, data may be read."""
+def waiting_for(arrays: SharedArrays, which: np.ndarray) -> np.ndarray:
+    """Loop: for each of these rows, whether its worker has not answered yet; where none is left, data may be read."""
     waits = arrays.order[which] != arrays.answer[which]
     full_fence()
     return waits

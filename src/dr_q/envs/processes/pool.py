@@ -1,11 +1,13 @@
-"""Simulators of all seeds, stepped together: all in this process, or one process for each seed.
+"""Simulators of all seeds, stepped together: all in this process, or in processes of their own.
 
-A pool holds, for each seed, one training environment and any number of evaluation environments. Each training step
-adds exactly one transition per seed; an episode that ends is followed by the next one's first observation within the
-same step. Worker processes are plain `python -m dr_q.envs.processes.worker`: they import neither jax nor the caller's
-script, so a pool works from an unguarded script and a notebook. Arrays travel through one block of shared memory. Where
-there are cores to spare, both sides poll that memory for what comes next, which saves the time that waking a process
-takes. Otherwise they wait on pipes that carry one byte per step.
+A pool holds, for each seed, its training environments (lanes) and any number of evaluation environments. Each training
+step adds exactly one transition per lane; an episode that ends is followed by the next one's first observation within
+the same step. Arrays have a row for each lane, one seed's after the other's. A group is the lanes of a seed that share
+a process. Evaluation episodes are shared among the lanes of their seed. Worker processes are plain `python -m
+dr_q.envs.processes.worker`: they import neither jax nor the caller's script, so a pool works from an unguarded script
+and a notebook. Arrays travel through one block of shared memory. Where there are cores to spare, both sides poll that
+memory for what comes next, which saves the time that waking a process takes. Otherwise they wait on pipes that carry
+one byte per step.
 
 A simulator that dies, hangs or raises is started again as often as `Restarts` allows. The outcome of its last action is
 unknown, so that step is given as a truncation: reward 0, and where it led is the observation that was acted on. Neither
@@ -18,19 +20,20 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import shared_memory
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from dr_q.envs.families import EnvFactory, make_env
 from dr_q.envs.processes import flags
 from dr_q.envs.processes.channel import WorkerProcess
+from dr_q.envs.processes.lanes import Lanes, open_lanes
 from dr_q.envs.processes.packet import PacketLayout, Transitions
 from dr_q.envs.processes.restarts import FAILED, RestartedError, Restarts
-from dr_q.envs.processes.seed_envs import Command, SeedEnvs, SharedArrays
+from dr_q.envs.processes.seed_envs import Command, SharedArrays
+from dr_q.envs.processes.source import Source
 from dr_q.envs.processes.watchdog import CallInterruptedError, CallWatchdog, keep_from_exiting
-from dr_q.envs.protocol import Env, EnvSpec
-from dr_q.kit import EnvError, TaskError, WorkerError
+from dr_q.envs.protocol import EnvSpec
+from dr_q.kit import EnvError, TaskError, WorkerError, spelled
 
 DEFAULT_TIMEOUT = 300.0
 _WORKER = "dr_q.envs.processes.worker"
@@ -52,30 +55,54 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """Where environments come from."""
+class Group(NamedTuple):
+    """Lanes of a seed that are simulated one after the other."""
 
-    task: str | EnvFactory
-    noise_dims: int = 0
+    seed: int
+    lanes: range
+    """Their numbers."""
+    rows: range
+    """Where they are in the arrays of all lanes of all seeds."""
 
-    def make(self) -> Env:
-        """A fresh environment."""
-        return make_env(self.task, noise_dims=self.noise_dims)
+    @property
+    def row(self) -> int:
+        """Where the counters of its process are."""
+        return self.rows.start
+
+
+def groups_of(seeds: Sequence[int], lanes: int, together: int) -> list[Group]:
+    """Groups of so many lanes; the last one of a seed may be smaller."""
+    return [
+        Group(seed, numbers, range(index * lanes + numbers.start, index * lanes + numbers.stop))
+        for index, seed in enumerate(seeds)
+        for start in range(0, lanes, together)
+        for numbers in (range(start, min(start + together, lanes)),)
+    ]
+
+
+def usual_envs_per_process(seeds: int, lanes: int) -> int:
+    """1, unless there are more environments than cores."""
+    processes = max(1, min(lanes, cores() // seeds))
+    return -(-lanes // processes)
 
 
 @runtime_checkable
 class Pool(Protocol):
-    """Simulators of all seeds. Arrays handed out are copies. Observations are dicts of arrays [S, ...] by part."""
+    """Simulators of all seeds. Arrays handed out are copies.
+
+    Observations of training are dicts of arrays [S x L, ...] by part: L lanes of each of S seeds.
+    """
 
     spec: EnvSpec
+    lanes: int
+    """Training environments of each seed."""
 
     def begin(self) -> Observations:
-        """First observations of every seed's training."""
+        """First observations of every lane's training."""
         ...
 
     def send(self, actions: np.ndarray) -> None:
-        """Start a training step of every seed, actions in [-1, 1]."""
+        """Start a training step of every lane, actions in [-1, 1]."""
         ...
 
     def receive(self) -> Transitions:
@@ -91,19 +118,23 @@ class Pool(Protocol):
         ...
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
-        """For each seed its training episode's number and the actions since its start: enough to restore it."""
+        """For each lane its training episode's number and the actions since its start: enough to restore it."""
         ...
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> Observations:
         """Replay open episodes on fresh environments; the observations reached."""
         ...
 
-    def restart(self, seed_index: int, episode: int) -> Observations:
-        """Start a given training episode of one seed; its first observation, without an axis of seeds."""
+    def restart(self, row: int, episode: int) -> Observations:
+        """Start a given training episode of one lane; its first observation, without an axis of lanes."""
         ...
 
     def reward_range(self) -> tuple[float, float]:
         """Lowest and highest reward of training so far, of all seeds."""
+        ...
+
+    def infos(self) -> np.ndarray:
+        """[S, 1 + keys]: whether the last episode succeeded, and the entries of `info` asked for; NaN if unknown."""
         ...
 
     def close(self) -> None:
@@ -117,6 +148,8 @@ def open_pool(
     eval_episodes: int,
     *,
     in_process: bool,
+    lanes: int = 1,
+    envs_per_process: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     spin: bool | None = None,
     accept: Accept = lambda _: None,
@@ -129,7 +162,9 @@ def open_pool(
         source: Where environments come from.
         seeds: One for each group of environments.
         eval_episodes: Evaluation episodes of each seed.
-        in_process: Whether all simulators run in this process; otherwise each seed has a process.
+        in_process: Whether all simulators run in this process.
+        lanes: Training environments of each seed. A `VectorEnv` has its own number, and 1 stands for that.
+        envs_per_process: Training environments that share a process; by default 1 if there are cores for all.
         timeout: Seconds after which a simulator that does not answer is given up.
         spin: Whether to poll shared memory rather than wait on pipes; by default if there are cores to spare.
         accept: Called with what the first seed's environment is, before those of other seeds are started.
@@ -138,8 +173,13 @@ def open_pool(
     """
     if in_process:
         watchdog = watchdog or CallWatchdog(timeout)
-        return InProcessPool(source, seeds, eval_episodes, accept=accept, restarts=restarts, watchdog=watchdog)
-    return ProcessPool(source, seeds, eval_episodes, timeout, spin=spin, accept=accept, restarts=restarts)
+        return InProcessPool(
+            source, seeds, eval_episodes, lanes=lanes, accept=accept, restarts=restarts, watchdog=watchdog
+        )
+    return ProcessPool(
+        source, seeds, eval_episodes, timeout,
+        lanes=lanes, envs_per_process=envs_per_process, spin=spin, accept=accept, restarts=restarts,
+    )  # fmt: skip
 
 
 def check_same(spec: EnvSpec, first: EnvSpec, seed: int) -> None:
@@ -152,16 +192,39 @@ class _WithArrays:
     """What both kinds of pool do alike with their arrays."""
 
     spec: EnvSpec
+    _source: Source
     _arrays: SharedArrays
     _layout: PacketLayout
 
-    def __init__(self, seeds: Sequence[int], restarts: Restarts | None):
-        self._seeds = list(seeds)
+    def __init__(self, seeds: Sequence[int], eval_episodes: int, lanes: int, together: int, restarts: Restarts | None):
+        self._seeds, self._eval_episodes = list(seeds), eval_episodes
+        self.lanes = lanes
+        self._groups = groups_of(self._seeds, lanes, together)
         self._restarts = restarts or Restarts()
         self._last: Transitions | None = None
         """What was handed out last in training; None before that begins."""
         self._lost: set[int] = set()
-        """Seeds, by index, whose simulators were started again, in an episode that the agent does not know of yet."""
+        """Groups, by index, whose simulators were started again, in episodes that the agent does not know of yet."""
+
+    def _accept_first(self, spec: EnvSpec, accept: Accept) -> None:
+        """Take what the first group's environments are; a `VectorEnv` says how many lanes there are."""
+        self.spec = spec
+        if spec.vector_lanes:
+            if self.lanes not in (1, spec.vector_lanes):
+                raise TaskError(
+                    f"the VectorEnv has {spec.vector_lanes} environments, and {spelled('envs')} is {self.lanes}; "
+                    "leave that out"
+                )
+            self.lanes = spec.vector_lanes
+            self._groups = groups_of(self._seeds, self.lanes, self.lanes)
+        accept(spec)
+        self._layout = PacketLayout(spec.obs)
+        self._eval_columns = -(-self._eval_episodes // self.lanes)
+        """Evaluation episodes of each lane; the last lanes may have fewer."""
+
+    @property
+    def _rows(self) -> int:
+        return self.lanes * len(self._seeds)
 
     def _transitions(self) -> Transitions:
         return Transitions(self._arrays.packet.copy(), self._layout)
@@ -172,32 +235,36 @@ class _WithArrays:
         self._lost.clear()
         return self._last.obs
 
-    def _obs_of(self, seed_index: int) -> Observations:
+    def _obs_of(self, row: int) -> Observations:
         self._last = self._transitions()
-        return {name: values[seed_index] for name, values in self._last.obs.items()}
+        return {name: values[row] for name, values in self._last.obs.items()}
+
+    def _group_of(self, row: int) -> int:
+        return next(index for index, group in enumerate(self._groups) if row in group.rows)
 
     def _step_outcome(self) -> Transitions:
-        """The outcome of a step; seeds whose simulators were started again truncated their episodes in it."""
+        """The outcome of a step; lanes whose simulators were started again truncated their episodes in it."""
         outcome = self._transitions()
         if self._lost:
             assert self._last is not None
             acted_on, led_to = self._last.obs, outcome.next_obs
-            for index in self._lost:
-                outcome.numbers[index] = 0, 0, 1
+            for row in (row for index in self._lost for row in self._groups[index].rows):
+                outcome.numbers[row] = 0, 0, 1
+                self._arrays.info[row] = np.nan
                 for name, values in led_to.items():
-                    values[index] = acted_on[name][index]
+                    values[row] = acted_on[name][row]
             self._lost.clear()
         self._last = outcome
         return outcome
 
     def _others(self) -> list[int]:
-        """Seeds whose simulators take the next action."""
-        return [index for index in range(len(self._seeds)) if index not in self._lost]
+        """Groups whose simulators take the next action."""
+        return [index for index in range(len(self._groups)) if index not in self._lost]
 
     def _replace(self, index: int, error: WorkerError | EnvError) -> None:
-        """Start a seed's simulators again, in its next episode, after an error; raises it if that may not be."""
+        """Start a group's simulators again, in their next episodes, after an error; raises it if that may not be."""
         while True:
-            self._restarts.take(self._seeds[index], error)
+            self._restarts.take(self._groups[index].seed, error)
             try:
                 self._start_again(index)
             except FAILED as again:
@@ -210,20 +277,43 @@ class _WithArrays:
     def _start_again(self, index: int) -> None:
         raise NotImplementedError  # each kind has its own
 
+    def _next_episodes(self, index: int) -> dict[int, tuple[int]]:
+        """Those of a group's lanes, for `Lanes.restore`."""
+        return {lane: (int(self._arrays.episode[row]) + 1,) for lane, row in enumerate(self._groups[index].rows)}
+
     def _no_evaluation(self, replaced: list[int]) -> None:
         """Have an evaluation begin again in which simulators were replaced: theirs do not know of it."""
         if replaced:
             raise RestartedError
 
+    def _to_lanes(self, into: np.ndarray, values: np.ndarray) -> None:
+        """Share [S, E, ...] values of evaluation episodes among the lanes of each seed; 0 where there are no more."""
+        of_seeds = into.reshape(len(self._seeds), -1, *into.shape[2:])
+        of_seeds[:, : self._eval_episodes] = values
+        of_seeds[:, self._eval_episodes :] = 0
+
+    def _from_lanes(self, values: np.ndarray) -> np.ndarray:
+        """The reverse, as a copy."""
+        return values.reshape(len(self._seeds), -1, *values.shape[2:])[:, : self._eval_episodes].copy()
+
+    def _plan_evaluation(self, episode_seeds: np.ndarray) -> None:
+        self._to_lanes(self._arrays.eval_seed, episode_seeds)
+        self._to_lanes(self._arrays.eval_running, np.ones(np.shape(episode_seeds), np.uint8))
+
     def _eval_obs(self) -> Observations:
-        return {name: values.copy() for name, values in self._arrays.eval_obs.items()}
+        return {name: self._from_lanes(values) for name, values in self._arrays.eval_obs.items()}
 
     def _evaluation(self) -> tuple[Observations, np.ndarray, np.ndarray]:
-        return self._eval_obs(), self._arrays.eval_reward.copy(), self._arrays.eval_running.astype(bool)
+        reward, running = self._from_lanes(self._arrays.eval_reward), self._from_lanes(self._arrays.eval_running)
+        return self._eval_obs(), reward, running.astype(bool)
 
     def reward_range(self) -> tuple[float, float]:
         """Lowest and highest reward of training so far, of all seeds."""
         return float(self._arrays.reward_range[:, 0].min()), float(self._arrays.reward_range[:, 1].max())
+
+    def infos(self) -> np.ndarray:
+        """Success and entries of `info`."""
+        return self._arrays.info[:, : 1 + len(self._source.info_keys)].copy()
 
 
 class InProcessPool(_WithArrays):
@@ -235,33 +325,32 @@ class InProcessPool(_WithArrays):
         seeds: Sequence[int],
         eval_episodes: int,
         *,
+        lanes: int = 1,
         accept: Accept = lambda _: None,
         restarts: Restarts | None = None,
         watchdog: CallWatchdog | None = None,
     ):
-        super().__init__(seeds, restarts)
-        self._source = source
-        self._envs: list[SeedEnvs] = []
+        super().__init__(seeds, eval_episodes, lanes, 1, restarts)
+        self._source, self._unprobed = source, dataclasses.replace(source, probed=False)
+        self._envs: list[Lanes] = []
         self._watchdog = watchdog or CallWatchdog(DEFAULT_TIMEOUT)
         self._cleanup = contextlib.ExitStack()
         self._cleanup.enter_context(keep_from_exiting(self._watchdog))
         try:
-            for seed in seeds:
-                self._envs.append(self._make(seed))
-                if len(self._envs) == 1:
-                    accept(self._envs[0].spec)
-                check_same(self._envs[-1].spec, self._envs[0].spec, seed)
+            self._envs.append(self._make(self._groups[0]))
+            self._accept_first(self._envs[0].spec, accept)
+            for group in self._groups[1:]:
+                self._envs.append(self._make(group))
+                check_same(self._envs[-1].spec, self.spec, group.seed)
         except BaseException:
             self.close()
             raise
-        self.spec = self._envs[0].spec
-        self._layout = PacketLayout(self.spec.obs)
-        self._arrays = SharedArrays.allocate(self.spec, len(seeds), eval_episodes)
-        self._rows = [self._arrays.row(i) for i in range(len(seeds))]
+        self._arrays = SharedArrays.allocate(self.spec, self._rows, self._eval_columns)
+        self._of_group = [[self._arrays.row(row) for row in group.rows] for group in self._groups]
 
     def begin(self) -> Observations:
         """First observations."""
-        self._all(SeedEnvs.begin)
+        self._all(Lanes.begin)
         return self._first()
 
     def send(self, actions: np.ndarray) -> None:
@@ -271,35 +360,36 @@ class InProcessPool(_WithArrays):
     def receive(self) -> Transitions:
         """Step every simulator."""
         for index in self._others():
-            self._call(index, SeedEnvs.step)
+            self._call(index, Lanes.step)
         return self._step_outcome()
 
     def evaluate_begin(self, episode_seeds: np.ndarray) -> Observations:
         """Start evaluation episodes."""
-        self._arrays.eval_seed[:] = episode_seeds
-        self._no_evaluation(self._all(SeedEnvs.evaluate_begin))
+        self._plan_evaluation(episode_seeds)
+        self._no_evaluation(self._all(Lanes.evaluate_begin))
         return self._eval_obs()
 
     def evaluate_step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray]:
         """Step evaluation episodes."""
-        self._arrays.eval_action[:] = actions
-        self._no_evaluation(self._all(SeedEnvs.evaluate_step))
+        self._to_lanes(self._arrays.eval_action, actions)
+        self._no_evaluation(self._all(Lanes.evaluate_step))
         return self._evaluation()
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
         """Episode numbers and actions."""
-        return [envs.open_episode() for envs in self._envs]
+        return [episode for envs in self._envs for episode in envs.open_episodes()]
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> Observations:
         """Replay open episodes."""
-        for index, (episode, actions) in enumerate(episodes):
-            self._call(index, SeedEnvs.restore, episode, actions)
+        for index, group in enumerate(self._groups):
+            self._call(index, Lanes.restore, {lane: episodes[row] for lane, row in enumerate(group.rows)})
         return self._first()
 
-    def restart(self, seed_index: int, episode: int) -> Observations:
-        """Start an episode of one seed."""
-        self._call(seed_index, SeedEnvs.restore, episode)
-        return self._obs_of(seed_index)
+    def restart(self, row: int, episode: int) -> Observations:
+        """Start an episode of one lane."""
+        index = self._group_of(row)
+        self._call(index, Lanes.restore, {row - self._groups[index].row: (episode,)})
+        return self._obs_of(row)
 
     def close(self) -> None:
         """Close the environments."""
@@ -311,43 +401,44 @@ class InProcessPool(_WithArrays):
             self._watchdog.close()
             self._cleanup.close()
 
-    def _make(self, seed: int) -> SeedEnvs:
-        self._watchdog.begin(seed)
+    def _make(self, group: Group) -> Lanes:
+        self._watchdog.begin(group.seed)
         try:
-            return SeedEnvs(self._source.make, seed)
+            return open_lanes(self._unprobed if self._envs else self._source, group.seed, group.lanes)
         except CallInterruptedError:
-            raise self._watchdog.error(seed) from None
+            raise self._watchdog.error(group.seed) from None
         finally:
             self._watchdog.end()
 
     def _all(self, method: Callable[..., None]) -> list[int]:
-        """Call a method of every seed's environments; the seeds whose simulators had to be started again."""
-        return [index for index in range(len(self._seeds)) if not self._call(index, method)]
+        """Call a method of every group's environments; the groups whose simulators had to be started again."""
+        return [index for index in range(len(self._groups)) if not self._call(index, method)]
 
     def _call(self, index: int, method: Callable[..., None], *arguments: object) -> bool:
-        """Call a method of a seed's environments; False if they failed and were started again."""
-        self._watchdog.begin(self._seeds[index])
+        """Call a method of a group's environments; False if they failed and were started again."""
+        seed = self._groups[index].seed
+        self._watchdog.begin(seed)
         try:
-            method(self._envs[index], self._rows[index], *arguments)
+            getattr(self._envs[index], method.__name__)(self._of_group[index], *arguments)
             return True
         except FAILED as error:
             failed = error
         except CallInterruptedError:
-            failed = self._watchdog.error(self._seeds[index])
+            failed = self._watchdog.error(seed)
         finally:
             self._watchdog.end()
         self._replace(index, failed)
         return False
 
     def _start_again(self, index: int) -> None:
-        seed, row = self._seeds[index], self._rows[index]
-        before, episode = self._envs[index], int(row.episode) + 1
+        seed, episodes = self._groups[index].seed, self._next_episodes(index)
+        before = self._envs[index]
         self._watchdog.begin(seed)
         try:
             with contextlib.suppress(Exception):  # it has failed already
                 before.close()
-            self._envs[index] = SeedEnvs(self._source.make, seed)
-            self._envs[index].restore(row, episode)
+            self._envs[index] = open_lanes(self._unprobed, seed, self._groups[index].lanes)
+            self._envs[index].restore(self._of_group[index], episodes)
         except CallInterruptedError:
             raise self._watchdog.error(seed) from None
         except TaskError as error:
@@ -358,7 +449,7 @@ class InProcessPool(_WithArrays):
 
 
 class ProcessPool(_WithArrays):
-    """A worker process for each seed."""
+    """A worker process for each group of lanes: by default for each lane of each seed."""
 
     def __init__(
         self,
@@ -367,19 +458,22 @@ class ProcessPool(_WithArrays):
         eval_episodes: int,
         timeout: float = DEFAULT_TIMEOUT,
         *,
+        lanes: int = 1,
+        envs_per_process: int | None = None,
         spin: bool | None = None,
         accept: Accept = lambda _: None,
         restarts: Restarts | None = None,
     ):
         """`spin`: poll shared memory rather than wait to be woken; by default if cores allow."""
-        super().__init__(seeds, restarts)
-        self._source, self._eval_episodes = source, eval_episodes
+        together = usual_envs_per_process(len(seeds), lanes) if envs_per_process is None else envs_per_process
+        super().__init__(seeds, eval_episodes, lanes, together, restarts)
+        self._source, self._unprobed = source, dataclasses.replace(source, probed=False)
         self._timeout = timeout
-        self._spin = cores() >= len(seeds) + _CORES_TO_SPARE if spin is None else spin
+        self._spin = cores() >= len(self._groups) + _CORES_TO_SPARE if spin is None else spin
         self._workers: list[WorkerProcess] = []
         self._training = False
         self._stepping: list[int] | None = None
-        """Seeds, by index, that take part in the step under way; None for all."""
+        """Groups, by index, that take part in the step under way; None for all."""
         self._memory: shared_memory.SharedMemory | None = None
         try:
             self._start(accept)
@@ -388,25 +482,31 @@ class ProcessPool(_WithArrays):
             raise
 
     def _start(self, accept: Accept) -> None:
-        self.spec: EnvSpec = self._start_workers(range(1))[0]
-        accept(self.spec)
-        count = len(self._seeds)
-        for seed, spec in zip(self._seeds[1:], self._start_workers(range(1, count)), strict=True):
-            check_same(spec, self.spec, seed)
-        self._layout = PacketLayout(self.spec.obs)
-        size = SharedArrays.bytes_needed(self.spec, count, self._eval_episodes)
+        self._accept_first(self._start_workers(range(1))[0], accept)
+        others = self._start_workers(range(1, len(self._groups)))
+        for group, spec in zip(self._groups[1:], others, strict=True):
+            check_same(spec, self.spec, group.seed)
+        size = SharedArrays.bytes_needed(self.spec, self._rows, self._eval_columns)
         self._memory = shared_memory.SharedMemory(create=True, size=size)
-        self._arrays = SharedArrays.over(self._memory.buf, self.spec, count, self._eval_episodes)
-        for worker in self._workers:
-            self._share_memory(worker)
+        self._arrays = SharedArrays.over(self._memory.buf, self.spec, self._rows, self._eval_columns)
+        self._at = np.asarray([group.row for group in self._groups])
+        """Where the counters of each worker are."""
+        for index in range(len(self._workers)):
+            self._share_memory(index)
 
     def _start_workers(self, which: range) -> list[EnvSpec]:
         """Start these, all at once; each answers with its spec, or with why it cannot."""
         for index in which:
-            worker = WorkerProcess(self._seeds[index], _WORKER)
-            self._workers.append(worker)
-            worker.write_message((self._source, index, self._seeds[index]))
+            self._workers.append(self._start_worker(index, self._unprobed if index else self._source))
         return [self._spec_of(self._workers[index]) for index in which]
+
+    def _start_worker(self, index: int, source: Source) -> WorkerProcess:
+        seed, lanes, _ = self._groups[index]
+        which = "" if len(lanes) == self.lanes else f", environment {lanes[0]}"
+        which += f" to {lanes[-1]}" if which and len(lanes) > 1 else ""
+        worker = WorkerProcess(seed, _WORKER, which)
+        worker.write_message((source, seed, lanes))
+        return worker
 
     def _spec_of(self, worker: WorkerProcess) -> EnvSpec:
         answer = worker.read_message(self._timeout + _START_SECONDS)
@@ -414,25 +514,24 @@ class ProcessPool(_WithArrays):
             raise TaskError(answer)
         return answer
 
-    def _share_memory(self, worker: WorkerProcess) -> None:
+    def _share_memory(self, index: int) -> None:
         assert self._memory is not None
-        poll_for = _POLL_FOR if self._spin else 0.0
-        worker.write_message((self._memory.name, len(self._seeds), self._eval_episodes, poll_for))
+        poll_for, rows = _POLL_FOR if self._spin else 0.0, self._groups[index].rows
+        self._workers[index].write_message((self._memory.name, self._rows, self._eval_columns, rows, poll_for))
 
     def _start_again(self, index: int) -> None:
         self._workers[index].kill()
         for counter in (self._arrays.order, self._arrays.answer, self._arrays.asleep):
-            counter[index] = 0
-        worker = self._workers[index] = WorkerProcess(self._seeds[index], _WORKER)
-        worker.write_message((self._source, index, self._seeds[index]))
+            counter[self._groups[index].row] = 0
+        worker = self._workers[index] = self._start_worker(index, self._unprobed)
         try:
-            check_same(self._spec_of(worker), self.spec, self._seeds[index])
+            check_same(self._spec_of(worker), self.spec, self._groups[index].seed)
         except TaskError as error:
             raise EnvError(str(error)) from error
-        self._share_memory(worker)
+        self._share_memory(index)
         if self._training:
             self._order(Command.RESTORE, [index])
-            worker.write_message((int(self._arrays.episode[index]) + 1,))
+            worker.write_message(self._next_episodes(index))
             self._await_one(index)
 
     def begin(self) -> Observations:
@@ -454,48 +553,50 @@ class ProcessPool(_WithArrays):
 
     def evaluate_begin(self, episode_seeds: np.ndarray) -> Observations:
         """Start evaluation episodes."""
-        self._arrays.eval_seed[:] = episode_seeds
+        self._plan_evaluation(episode_seeds)
         self._no_evaluation(self._all(Command.EVALUATE_BEGIN))
         return self._eval_obs()
 
     def evaluate_step(self, actions: np.ndarray) -> tuple[Observations, np.ndarray, np.ndarray]:
         """Step evaluation episodes."""
-        self._arrays.eval_action[:] = actions
+        self._to_lanes(self._arrays.eval_action, actions)
         self._no_evaluation(self._all(Command.EVALUATE_STEP))
         return self._evaluation()
 
     def open_episodes(self) -> list[tuple[int, np.ndarray]]:
         """Episode numbers and actions."""
         self._order(Command.OPEN_EPISODE)
-        return [self._open_episode(index) for index in range(len(self._seeds))]
+        return [episode for index in range(len(self._groups)) for episode in self._open_episodes(index)]
 
-    def _open_episode(self, index: int) -> tuple[int, np.ndarray]:
+    def _open_episodes(self, index: int) -> list[tuple[int, np.ndarray]]:
         try:
             return self._workers[index].read_message(self._timeout)
         except FAILED as error:
             self._replace(index, error)
-        return int(self._arrays.episode[index]), np.zeros((0, self.spec.action.dim), np.float32)
+        none = np.zeros((0, self.spec.action.dim), np.float32)
+        return [(int(self._arrays.episode[row]), none) for row in self._groups[index].rows]
 
     def restore(self, episodes: Sequence[tuple[int, np.ndarray]]) -> Observations:
         """Replay open episodes, all processes at once."""
         self._training = True
         self._order(Command.RESTORE)
-        for worker, episode in zip(self._workers, episodes, strict=True):
+        for worker, group in zip(self._workers, self._groups, strict=True):
             with contextlib.suppress(*FAILED):  # whoever waits for it finds out
-                worker.write_message(episode)
+                worker.write_message({lane: episodes[row] for lane, row in enumerate(group.rows)})
         self._await_answers()
         return self._first()
 
-    def restart(self, seed_index: int, episode: int) -> Observations:
-        """Start an episode of one seed."""
-        self._order(Command.RESTORE, [seed_index])
-        self._workers[seed_index].write_message((episode,))
-        self._await_answers([seed_index])
-        return self._obs_of(seed_index)
+    def restart(self, row: int, episode: int) -> Observations:
+        """Start an episode of one lane."""
+        index = self._group_of(row)
+        self._order(Command.RESTORE, [index])
+        self._workers[index].write_message({row - self._groups[index].row: (episode,)})
+        self._await_answers([index])
+        return self._obs_of(row)
 
     def seconds(self) -> np.ndarray:
-        """Time that each simulator's last command took by itself."""
-        return self._arrays.seconds.copy()
+        """Time that each process's last command took by itself."""
+        return self._arrays.seconds[self._at].copy()
 
     def close(self) -> None:
         """End all processes and free what they share."""
@@ -518,14 +619,14 @@ class ProcessPool(_WithArrays):
 
     def _order(self, command: Command, which: list[int] | None = None) -> None:
         """Give all workers, or some, a command."""
-        flags.give_order(self._arrays, command, flags.ALL if which is None else which)
+        flags.give_order(self._arrays, command, self._at if which is None else self._at[which])
         for index in range(len(self._workers)) if which is None else which:
-            if not self._spin or self._arrays.asleep[index]:
+            if not self._spin or self._arrays.asleep[self._at[index]]:
                 with contextlib.suppress(*FAILED):  # whoever waits for its answer finds out
                     self._workers[index].wake()
 
     def _await_answers(self, which: list[int] | None = None) -> list[int]:
-        """Wait for the workers that have a command; the seeds whose workers failed and were started again."""
+        """Wait for the workers that have a command; those, by index, that failed and were started again."""
         replaced: list[int] = []
         now = time.monotonic()
         given_up, look_at_processes = now + self._timeout, now + 1
@@ -536,7 +637,7 @@ class ProcessPool(_WithArrays):
                 except FAILED as error:
                     self._replace(index, error)
                     replaced.append(index)
-        while (waits := flags.waiting_for(self._arrays)).any():
+        while (waits := flags.waiting_for(self._arrays, self._at)).any():
             time.sleep(flags.POLL_EVERY)  # without Python's lock: another thread is dispatching work for the device
             now = time.monotonic()
             if now <= look_at_processes:
@@ -554,7 +655,7 @@ class ProcessPool(_WithArrays):
         given_up = time.monotonic() + self._timeout
         if not self._spin:
             self._workers[index].read_done(given_up, self._timeout)
-        while flags.waiting_for(self._arrays, [index]).any():
+        while flags.waiting_for(self._arrays, self._at[[index]]).any():
             time.sleep(flags.POLL_EVERY)
             error = self._failure(index, late=time.monotonic() > given_up)
             if error is not None:

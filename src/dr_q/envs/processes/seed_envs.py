@@ -1,4 +1,4 @@
-"""One seed's environments, for training and evaluation, and the arrays through which they are stepped."""
+"""One lane's environments, for training and evaluation, and the arrays through which they are stepped."""
 
 import dataclasses
 import enum
@@ -8,18 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from dr_q.envs.probe import where_not_finite
 from dr_q.envs.processes.packet import PacketLayout
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
 from dr_q.kit import EnvError
-from dr_q.spaces import SINGLE
+from dr_q.spaces import Vector
 
 LARGEST = float(np.finfo(np.float32).max)
 """Largest reward, positive or negative: rewards are stored in float32."""
+SUCCESS = "is_success"
+"""The entry of `info` that says at an episode's end whether it succeeded."""
+MOST_INFO_KEYS = 32
+"""Entries of `info` that can be asked for."""
 
 
 class Command(enum.IntEnum):
-    """What a worker is told to do: the methods of `SeedEnvs`."""
+    """What a worker is told to do: the methods of `Lanes`."""
 
     BEGIN = 1
     STEP = 2
@@ -35,7 +40,8 @@ class Command(enum.IntEnum):
 class SharedArrays:
     """Everything that passes between the loop and simulators; may lie in shared memory.
 
-    Either of all seeds, along a leading axis, or of one seed (`row`).
+    Either of all lanes of all seeds, along a leading axis, or of one lane (`row`). Counters of commands are those of a
+    process; one that has several lanes uses its first one's.
     """
 
     action: np.ndarray
@@ -47,6 +53,7 @@ class SharedArrays:
     """Observations of the evaluation episodes, an array for each part."""
     eval_reward: np.ndarray
     eval_running: np.ndarray
+    """Whether each evaluation episode runs; before it begins, whether it is to be played."""
     command: np.ndarray
     """What to do: a `Command`."""
     order: np.ndarray
@@ -61,6 +68,9 @@ class SharedArrays:
     """Number of the training episode."""
     reward_range: np.ndarray
     """Lowest and highest reward of training so far."""
+    info: np.ndarray
+    """Whether the last episode succeeded, then the entries of `info` that were asked for, of the last training step;
+    NaN where the environment does not say."""
 
     @staticmethod
     def layout(spec: EnvSpec, seeds: int, episodes: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -81,6 +91,7 @@ class SharedArrays:
             "seconds": ((), np.dtype(np.float64)),
             "episode": ((), count),
             "reward_range": ((2,), np.dtype(np.float64)),
+            "info": ((1 + MOST_INFO_KEYS,), np.dtype(np.float64)),
         }
         return {name: ((seeds, *shape), dtype) for name, (shape, dtype) in of_one.items()}
 
@@ -120,11 +131,13 @@ _Views = tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]
 
 
 class SeedEnvs:
-    """One seed's environments."""
+    """The environments of one lane of a seed: one for training, and those of its evaluation episodes."""
 
-    def __init__(self, make: Callable[[], Env], seed: int):
+    def __init__(self, make: Callable[[], Env], seed: int, lane: int = 0, info_keys: tuple[str, ...] = ()):
+        """`info_keys`: entries of `info` to read in every training step."""
         self._make = make
-        self._seed = seed
+        self._seed, self._lane = seed, lane
+        self._info_keys = info_keys
         self._env = make()
         self._eval: list[Env] = []
         self._episode = 0
@@ -151,7 +164,10 @@ class SeedEnvs:
         if not self._lowest <= step.reward <= self._highest:  # seldom: from then on it is within
             self._lowest, self._highest = min(self._lowest, step.reward), max(self._highest, step.reward)
             arrays.reward_range[:] = self._lowest, self._highest
+        if self._info_keys:
+            arrays.info[1 : 1 + len(self._info_keys)] = [scalar(step.info.get(key)) for key in self._info_keys]
         if step.terminated or step.truncated:
+            arrays.info[0] = scalar(step.info.get(SUCCESS))
             self._episode += 1
             self._actions = []
             _write(obs, self._reset(arrays))
@@ -175,14 +191,14 @@ class SeedEnvs:
                 break  # the episode went another way: the caller compares observations
 
     def evaluate_begin(self, arrays: SharedArrays) -> None:
-        """Start one evaluation episode for each seed given."""
-        while len(self._eval) < len(arrays.eval_seed):
-            self._eval.append(self._make())
-        for i, seed in enumerate(arrays.eval_seed):
-            obs = self._eval[i].reset(int(seed))
+        """Start the evaluation episodes that `eval_running` marks, each with its seed."""
+        for i in np.flatnonzero(arrays.eval_running):
+            while len(self._eval) <= i:
+                self._eval.append(self._make())
+            seed = int(arrays.eval_seed[i])
+            obs = self._eval[i].reset(seed)
             self._check_obs(obs, lambda seed=seed: f"the reset of the evaluation episode of seed {seed}")
             _write(arrays.eval_obs, obs, i)
-        arrays.eval_running[:] = 1
         arrays.eval_reward[:] = 0
 
     def evaluate_step(self, arrays: SharedArrays) -> None:
@@ -201,6 +217,10 @@ class SeedEnvs:
         for env in (self._env, *self._eval):
             env.close()
 
+    def episode_seed(self, episode: int) -> int:
+        """What a training episode is reset with. The first lane's do not depend on the number of lanes."""
+        return stream_seed(self._seed, "train", episode, *((self._lane,) if self._lane else ()))
+
     def _views(self, arrays: SharedArrays) -> "_Views":
         """Of the packet; made once, because it takes longer than writing through them."""
         if self._viewed is None or self._viewed[0] is not arrays:
@@ -211,7 +231,7 @@ class SeedEnvs:
     def _reset(self, arrays: SharedArrays) -> dict[str, np.ndarray]:
         """Start the training episode whose number is `_episode`."""
         arrays.episode[...] = self._episode  # before it, for whoever replaces a simulator that fails in it
-        obs = self._env.reset(stream_seed(self._seed, "train", self._episode))
+        obs = self._env.reset(self.episode_seed(self._episode))
         self._check_obs(obs, lambda: f"the reset of training episode {self._episode}")
         return obs
 
@@ -225,14 +245,25 @@ class SeedEnvs:
     def _check_obs(self, obs: dict[str, np.ndarray], when: Callable[[], str]) -> None:
         for name in self._vectors:
             if not _all_finite(obs[name]):
-                of = "" if name == SINGLE else f" '{name}'"
-                what = f"an observation{of} that is NaN or infinite in its components {_where_not_finite(obs[name])}"
+                part = self.spec.obs[name]
+                assert isinstance(part, Vector)
+                what = f"an observation that is {where_not_finite(name, part, obs[name])}"
                 raise EnvError(f"the environment gave {what}, in {when()}")
 
 
 def _write(views: dict[str, np.ndarray], obs: dict[str, np.ndarray], where: Any = ...) -> None:
     for name, view in views.items():
         view[where] = obs[name]
+
+
+def scalar(value: Any) -> float:
+    """A number, a bool or an array of one; NaN for anything else."""
+    if value is None or isinstance(value, str | bytes) or np.size(value) != 1:
+        return math.nan
+    try:
+        return float(np.reshape(value, ()))
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _usable(action: np.ndarray) -> np.ndarray:
@@ -243,11 +274,6 @@ def _usable(action: np.ndarray) -> np.ndarray:
 def _all_finite(values: np.ndarray) -> bool:
     """As `isfinite(values).all()`, in a third of its time: it is called twice in every step of every simulator."""
     return bool(np.count_nonzero(np.isfinite(values)) == values.size)
-
-
-def _where_not_finite(values: np.ndarray) -> str:
-    found = np.flatnonzero(~np.isfinite(values))
-    return ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more places" if len(found) > 5 else "")
 
 
 def _padded(shape: tuple[int, ...], dtype: np.dtype) -> int:

@@ -1,4 +1,7 @@
-"""The process of one seed's simulators: `python -m dr_q.envs.processes.worker`, started by `ProcessPool`."""
+"""The process of a seed's simulators, or of some of them: `python -m dr_q.envs.processes.worker`.
+
+`ProcessPool` starts it.
+"""
 
 import contextlib
 import io
@@ -13,8 +16,9 @@ from typing import BinaryIO
 from dr_q.envs.families import families
 from dr_q.envs.processes import flags
 from dr_q.envs.processes.channel import DONE, ENV_FAILED, UNSHOWN, CommandPipe, PipeClosedError, answer_with
+from dr_q.envs.processes.lanes import Lanes, Rows, open_lanes
 from dr_q.envs.processes.parent import end_with_parent
-from dr_q.envs.processes.seed_envs import Command, SeedEnvs, SharedArrays
+from dr_q.envs.processes.seed_envs import Command, SharedArrays
 from dr_q.kit import EnvError, TaskError
 
 NAP = 0.05
@@ -32,35 +36,36 @@ def main() -> int:
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue] - it goes to a pipe
     pipe = CommandPipe(0)
-    source, index, seed = pipe.message()
+    source, seed, numbers = pipe.message()
     with contextlib.redirect_stderr(io.StringIO()):
         families()  # the loop's process has reported those that cannot be used
     try:
-        envs = SeedEnvs(source.make, seed)
+        lanes = open_lanes(source, seed, numbers)
     except TaskError as error:
         answer_with(answers, str(error))
         return 2
-    answer_with(answers, envs.spec)
-    name, seeds, episodes, poll_for = pipe.message()
+    answer_with(answers, lanes.spec)
+    name, count, episodes, mine, poll_for = pipe.message()
     memory = shared_memory.SharedMemory(name=name)
     # Python < 3.13 would let this process's tracker free the block that its creator still uses.
     resource_tracker.unregister(memory._name, "shared_memory")  # pyright: ignore[reportAttributeAccessIssue]
-    arrays = SharedArrays.over(memory.buf, envs.spec, seeds, episodes).row(index)
+    arrays = SharedArrays.over(memory.buf, lanes.spec, count, episodes)
     try:
-        serve(pipe, answers, envs, arrays, poll_for)
+        serve(pipe, answers, lanes, [arrays.row(index) for index in mine], poll_for)
     finally:
-        envs.close()
+        lanes.close()
     return 0
 
 
-def serve(pipe: CommandPipe, answers: BinaryIO, envs: SeedEnvs, arrays: SharedArrays, poll_for: float) -> None:
+def serve(pipe: CommandPipe, answers: BinaryIO, lanes: Lanes, rows: Rows, poll_for: float) -> None:
     """Carry out commands; `PipeClosedError` when the loop is gone. 0 seconds of polling: wait on the pipe only."""
     plain = {
-        Command.BEGIN: envs.begin,
-        Command.STEP: envs.step,
-        Command.EVALUATE_BEGIN: envs.evaluate_begin,
-        Command.EVALUATE_STEP: envs.evaluate_step,
+        Command.BEGIN: lanes.begin,
+        Command.STEP: lanes.step,
+        Command.EVALUATE_BEGIN: lanes.evaluate_begin,
+        Command.EVALUATE_STEP: lanes.evaluate_step,
     }
+    arrays = rows[0]
     done = 0
     while True:
         _await_order(pipe, arrays, done, poll_for)
@@ -68,11 +73,11 @@ def serve(pipe: CommandPipe, answers: BinaryIO, envs: SeedEnvs, arrays: SharedAr
         start = time.perf_counter()
         command = Command(int(arrays.command))
         if command == Command.OPEN_EPISODE:
-            answer_with(answers, envs.open_episode())
+            answer_with(answers, lanes.open_episodes())
         elif command == Command.RESTORE:
-            envs.restore(arrays, *pipe.message())
+            lanes.restore(rows, pipe.message())
         else:
-            plain[command](arrays)
+            plain[command](rows)
         arrays.seconds[...] = time.perf_counter() - start
         flags.give_answer(arrays, done)
         if not poll_for and command != Command.OPEN_EPISODE:

@@ -1,0 +1,205 @@
+"""What many environments per agent (`--envs`) bring: transitions per second of a slow simulator, and learning.
+
+    python benchmarks/lanes.py speed --out lanes                      # 20 ms per step, --envs 1 and 8
+    python benchmarks/lanes.py learn --out lanes                      # Hopper-v4 and cheetah-run, --envs 1, 4, 8
+    python benchmarks/lanes.py learn --out lanes --tasks dmc/cheetah-run --envs 8    # a part of it; parts add up
+    python benchmarks/lanes.py table --out lanes                      # from what is there
+
+`speed` steps a simulator that computes for 20 ms in every step (`--sleep`: waits instead), by itself and in a run that
+learns from its first steps on, and writes speed.json. `learn` makes runs under OUT/runs that can be repeated after an
+interruption: finished ones are kept, others are resumed. `table` compares final returns (the mean of the last three
+evaluations of each seed) with those of `--envs 1`, with a 95% bootstrap interval over seeds, and the seconds that each
+run took.
+"""
+
+import argparse
+import csv
+import functools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import dr_q
+from dr_q.envs import Source, cores, open_pool
+from dr_q.training.versions import versions
+
+TASKS = ("gym/Hopper-v4", "dmc/cheetah-run")
+LAST = 3
+"""Evaluations whose mean is a seed's score."""
+
+
+class Slow(gymnasium.Env):
+    """A point that is pushed around; every step takes some time."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, seconds: float = 0.02, sleep: bool = False):
+        self.seconds, self.sleep = seconds, sleep
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        """Somewhere."""
+        super().reset(seed=seed)
+        self.t, self.x = 0, self.np_random.normal(size=8).astype(np.float32)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        """Compute, or wait."""
+        end = time.perf_counter() + self.seconds
+        if self.sleep:
+            time.sleep(self.seconds)
+        while time.perf_counter() < end:
+            pass
+        self.t += 1
+        self.x[:2] += 0.1 * action
+        return self.x.copy(), -float(np.abs(self.x[:2]).sum()), False, self.t == 200, {}
+
+
+def speed(arguments: argparse.Namespace) -> None:
+    """Transitions per second of the simulators alone and of training, for each number of environments."""
+    make = functools.partial(Slow, arguments.seconds, arguments.sleep)
+    found: dict[str, dict[str, float]] = {}
+    for envs in arguments.envs:
+        rates = {"simulating": _simulating(arguments, make, envs), "training": _training(arguments, make, envs)}
+        found[str(envs)] = rates
+        print(f"--envs {envs}: {_shown(rates, ' transitions/s', 1)}", flush=True)
+    first = found[str(arguments.envs[0])]
+    ratios = {n: {kind: rates[kind] / first[kind] for kind in rates} for n, rates in found.items()}
+    record = {"ms_per_step": 1000 * arguments.seconds, "sleeps": arguments.sleep, "preset": arguments.preset}
+    record |= {"rates": found, "ratios": ratios, "machine": {**versions(), "cores": cores()}}
+    (arguments.out / "speed.json").write_text(json.dumps(record, indent=1) + "\n")
+    for n, ratio in ratios.items():
+        print(f"--envs {n}: {_shown(ratio, 'x', 2)}")
+
+
+def _shown(values: dict[str, float], unit: str, digits: int) -> str:
+    return ", ".join(f"{kind} {value:.{digits}f}{unit}" for kind, value in values.items())
+
+
+def _simulating(arguments: argparse.Namespace, make: Any, envs: int) -> float:
+    """Of simulators that wait for nothing else."""
+    pool = open_pool(Source(make), [0], 1, in_process=False, lanes=envs)
+    try:
+        pool.begin()
+        start = time.perf_counter()
+        for _ in range(arguments.steps // 4):
+            pool.send(np.zeros((envs, 2), np.float32))
+            pool.receive()
+        return envs * (arguments.steps // 4) / (time.perf_counter() - start)
+    finally:
+        pool.close()
+
+
+def _training(arguments: argparse.Namespace, make: Any, envs: int) -> float:
+    """Of a run that learns from its first steps on: what metrics.csv says, without the first rows, which warm up."""
+    steps, out = arguments.steps * envs, arguments.out / f"speed-envs{envs}"
+    dr_q.train(
+        make, preset=arguments.preset, steps=steps, num_envs=envs, eval_every=steps, eval_episodes=1,
+        checkpoint_every=steps, exploration_steps=8 * envs, log_every=steps // 10, in_process=False, quiet=True,
+        out=out,
+    )  # fmt: skip
+    with (out / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))[2:]
+    parts = ("dispatch", "act", "simulate", "update", "other")
+    return 1000 / float(np.mean([sum(float(row[f"ms_{part}"]) for part in parts) for row in rows]))
+
+
+def learn(arguments: argparse.Namespace) -> None:
+    """Train each task with each number of environments: the same number of transitions."""
+    for task in arguments.tasks:
+        for envs in arguments.envs:
+            out = _run_of(arguments.out, task, envs)
+            record = json.loads((out / "run.json").read_text()) if (out / "run.json").exists() else None
+            if record is not None and record["status"] == "finished":
+                continue
+            start, before = time.perf_counter(), _seconds(out)
+            if record is not None:
+                dr_q.train(resume=out, quiet=True)
+            else:
+                dr_q.train(
+                    task, preset=arguments.preset, seeds=arguments.seeds, steps=arguments.steps, num_envs=envs,
+                    eval_every=arguments.eval_every, checkpoint_every=arguments.steps, quiet=True, out=out,
+                )  # fmt: skip
+            seconds = before + time.perf_counter() - start
+            _seconds_file(out).write_text(json.dumps(seconds))
+            print(f"{task} --envs {envs}: {seconds:.0f} s", flush=True)
+    table(arguments)
+
+
+def table(arguments: argparse.Namespace) -> None:
+    """Scores and seconds of the runs that are there."""
+    lines = ["| task | --envs | seeds | return | difference from the first (95% CI) | seconds |", f"|{'---|' * 6}"]
+    for task in arguments.tasks:
+        first = None
+        for envs in arguments.envs:
+            out = _run_of(arguments.out, task, envs)
+            if not (out / "evals.csv").exists():
+                continue
+            scores = _scores(out)
+            first = scores if first is None else first
+            low, high = _interval(scores, first)
+            gap = "" if scores is first else f"{scores.mean() - first.mean():+.0f} ({low:+.0f} to {high:+.0f})"
+            lines.append(f"| {task} | {envs} | {len(scores)} | {scores.mean():.0f} | {gap} | {_seconds(out):.0f} |")
+    text = "\n".join(lines)
+    print(text)
+    (arguments.out / "learn.md").write_text(text + "\n")
+
+
+def _run_of(out: Path, task: str, envs: int) -> Path:
+    return out / "runs" / f"{task.replace('/', '-')}-envs{envs}"
+
+
+def _seconds_file(run: Path) -> Path:
+    return run.with_name(f"{run.name}.seconds.json")
+
+
+def _seconds(run: Path) -> float:
+    """That a run has taken so far."""
+    file = _seconds_file(run)
+    return json.loads(file.read_text()) if file.exists() else 0.0
+
+
+def _scores(run: Path) -> np.ndarray:
+    """Of each seed, the mean of its last evaluations."""
+    returns: dict[str, list[float]] = {}
+    with (run / "evals.csv").open() as file:
+        for row in csv.DictReader(file):
+            returns.setdefault(row["seed"], []).append(float(row["return_mean"]))
+    return np.array([np.mean(values[-LAST:]) for values in returns.values()])
+
+
+def _interval(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Of the difference of means, by drawing seeds again."""
+    rng = np.random.default_rng(0)
+    gaps = [rng.choice(a, len(a)).mean() - rng.choice(b, len(b)).mean() for _ in range(10_000)]
+    return float(np.quantile(gaps, 0.025)), float(np.quantile(gaps, 0.975))
+
+
+def main() -> int:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("speed", "learn", "table"))
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--envs", type=int, nargs="+", help="1 8 for speed, 1 4 8 for learn")
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="transitions; for speed of each environment")
+    parser.add_argument("--eval-every", type=int, default=5_000)
+    parser.add_argument("--preset", default="dr.q")
+    parser.add_argument("--seconds", type=float, default=0.02, help="of a step of the slow simulator")
+    parser.add_argument("--sleep", action="store_true", help="it waits instead of computing")
+    arguments = parser.parse_args()
+    measures = arguments.what == "speed"
+    arguments.envs = arguments.envs or ([1, 8] if measures else [1, 4, 8])
+    arguments.steps = arguments.steps or (1_000 if measures else 50_000)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    {"speed": speed, "learn": learn, "table": table}[arguments.what](arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,138 @@
+"""What is found wrong with an environment before a run compiles anything, and by `dr-q check`."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import dr_q
+from dr_q.cli import main
+from dr_q.diagnostics.check import check_env
+from dr_q.envs import make_env
+from dr_q.envs.probe import probe
+from dr_q.spaces import Vector
+from tests.envs import toys
+
+
+def probed(env: type) -> tuple[str, ...]:
+    return probe(lambda: make_env(env))
+
+
+class FirstStepFails(toys.Walk):
+    def step(self, action):
+        raise RuntimeError("no motor")
+
+
+class Large(toys.Walk):
+    def observe(self):
+        return super().observe() + 5_000
+
+
+class TwoKinds(toys.Walk):
+    made = 0
+
+    def __init__(self):
+        super().__init__()
+        TwoKinds.made += 1
+        self.observation_space = spaces.Box(-100, 100, (TwoKinds.made,), np.float32)
+
+    def observe(self):
+        return np.zeros(self.observation_space.shape or (), np.float32)
+
+
+class NanInADict(toys.Toy):
+    observation_space = spaces.Dict(
+        {
+            "arm": spaces.Dict({"angle": spaces.Box(-1, 1, (2,)), "speed": spaces.Box(-9, 9, (3,))}),
+            "t": spaces.Box(0, 9),
+        }
+    )
+
+    def observe(self):
+        speed = np.array([0, np.nan if self.t >= 2 else 0, 0], np.float32)
+        return {"arm": {"angle": np.zeros(2, np.float32), "speed": speed}, "t": np.zeros(1, np.float32)}
+
+    def outcome(self, action):
+        return 0.0, False, False
+
+
+def test_a_good_environment_has_nothing_to_say():
+    assert probed(toys.Walk) == ()
+
+
+def test_what_a_run_says_of_an_environment_that_it_can_train_on():
+    (said,) = probed(toys.Forgetful)
+    assert said.startswith(
+        "a second environment with the same seed and actions gave something else at step 1; give reset"
+    )
+    (said,) = probed(Large)
+    assert said.startswith("observations reach ")
+    assert "in component 0; normalise them" in said
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (FirstStepFails, r"FirstStepFails failed in step\(action\): RuntimeError: no motor"),
+        (TwoKinds, "a second environment has Spaces"),
+        (NanInADict, r"an observation that is NaN or infinite in 'arm/speed'\[1\], in step 1 of random actions"),
+    ],
+)
+def test_an_environment_that_fails_is_refused_before_anything_is_compiled(env, message, tmp_path, monkeypatch):
+    def compiled(*_):
+        raise AssertionError("something was compiled")
+
+    TwoKinds.made = 0
+    monkeypatch.setattr("dr_q.training.loop.Learner", compiled)
+    with pytest.raises(dr_q.DrQError, match=message):
+        dr_q.train(env, steps=40, out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_package_is_found_before_anything_is_compiled(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("dr_q.training.loop.training_pool", lambda *_, **__: pytest.fail("a simulator was started"))
+    with pytest.raises(dr_q.MissingPackageError, match=r"wandb needs wandb, .* pip install 'dr-q\[wandb\]'"):
+        dr_q.train(toys.Walk, out=tmp_path / "run", wandb=True)
+    with pytest.raises(dr_q.MissingPackageError, match=r"prefill minari:a/b-v0 needs minari, .* 'dr-q\[minari\]'"):
+        dr_q.train(toys.Walk, out=tmp_path / "run", prefill="minari:a/b-v0")
+
+
+def test_check_reports_what_it_finds(capsys):
+    assert main(["check", "gym/Pendulum-v1", "--steps", "250"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("ok  made: Pendulum-v1: TimeLimit<OrderEnforcing<PassiveEnvChecker<PendulumEnv")
+    assert "ok  observations: obs vector (3,)" in lines
+    assert "ok  episode length: truncated after 200 steps" in lines
+    assert "ok  repeated: a second environment with the same seed and actions gave the same" in lines
+    assert lines[-1] == "gym/Pendulum-v1 can be trained on"
+    assert main(["check", "gym/Pendulun-v1"]) == 2
+    assert "Pendulun-v1" in capsys.readouterr().err
+
+
+def test_a_check_of_an_environment_that_fails_ends_there(capsys):
+    gymnasium.register("drq-nan-v0", entry_point=f"{__name__}:NanInADict")
+    try:
+        assert main(["check", "gym/drq-nan-v0"]) == 1
+    finally:
+        gymnasium.registry.pop("drq-nan-v0")
+    assert "--  failed: the environment gave an observation that is NaN or infinite in 'arm/speed'[1], in step 1" in (
+        out := capsys.readouterr().out
+    )
+    assert out.splitlines()[-1] == "gym/drq-nan-v0 can be trained on, once what is marked with -- is fixed"
+    found = list(check_env(toys.Walk, 10))
+    assert all(finding.ok for finding in found)
+
+
+def test_a_bare_id_of_gymnasium_suggests_its_family(tmp_path, capsys):
+    assert main(["train", "Pendulum-v1", "--out", str(tmp_path / "run")]) == 2
+    assert "unknown task 'Pendulum-v1'; did you mean 'gym/Pendulum-v1'?" in capsys.readouterr().err
+
+
+def test_components_are_named_by_the_environments_keys():
+    part = Vector(6, fields=(("a", (2,)), ("mode", ()), ("b", ())), choices=(("mode", (3,), (0,)),))
+    names = [part.component(i, "obs") for i in range(6)]
+    assert names == ["'a'[0]", "'a'[1]", "'mode'[0]", "'mode'[1]", "'mode'[2]", "'b'"]
+    assert Vector(3).component(2, "obs") == "component 2"
+    assert Vector(3).component(2, "joints") == "'joints'[2]"
+    assert Vector(4, fields=(("", (2, 2)),)).component(3, "obs") == "component 3"
