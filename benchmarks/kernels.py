@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from dr_q.learner import Learner
 
 KINDS = {
+    "convert": ("convert",),
     "convolution": ("conv", "cudnn", "fprop", "dgrad", "wgrad", "fft", "nhwcaddpadding"),
     "product": ("gemm", "cutlass", "xmma", "nvjet", "ynn", "dot"),
     "copy": ("memcpy", "copy", "transpose"),
 }
 """By what a kernel's name has in it, the first that fits; every other is a kind of its own, by how its name begins.
 
-Convolutions are first: many of them are called products, too (`fprop_implicit_gemm`)."""
+Convolutions come before products: many of them are called that, too (`fprop_implicit_gemm`)."""
 
 
 @dataclasses.dataclass

@@ -35,6 +35,7 @@ def script(name: str) -> ModuleType:
         ("sm90_xmma_wgrad_indexed_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_kernel__5x_cudnn", "convolution"),
         ("_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolution", "convolution"),
         ("void nhwcAddPaddingKernel<float, float, float, true, (cudnnKernelDataType_t)2>", "convolution"),
+        ("wrapped_convert_9", "convert"),
         ("input_transpose_fusion", "copy"),
         ("norm_forward__3", "norm_forward"),
         ("loop_add_fusion_3", "loop_add"),

@@ -64,11 +64,12 @@ def learn(agents: Learner, spaces: Spaces, seeds: int) -> list:
 
 
 @pytest.mark.slow
-def test_frames_in_host_memory_give_the_same_batches_and_updates():
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_frames_in_host_memory_give_the_same_batches_and_updates(lanes):
     """The ring wraps: 32 slots for 44 transitions and their final observations."""
-    on_device = Learner(LearnerSpec(CONFIG, PIXELS, 32), [0, 1])
-    on_host = Learner(LearnerSpec(CONFIG, PIXELS, 32, frames_on_host=True), [0, 1])
-    a, b = learn(on_device, PIXELS, 2), learn(on_host, PIXELS, 2)
+    on_device = Learner(LearnerSpec(CONFIG, PIXELS, 32 * lanes, lanes=lanes), [0, 1])
+    on_host = Learner(LearnerSpec(CONFIG, PIXELS, 32 * lanes, frames_on_host=True, lanes=lanes), [0, 1])
+    a, b = learn(on_device, PIXELS, 2 * lanes), learn(on_host, PIXELS, 2 * lanes)
     assert on_host.states.replays.storage.obs is None
     assert on_host.frames is not None
     assert on_device.states.replays.storage.obs is not None
@@ -214,22 +215,23 @@ import sys; sys.path.insert(0, {root!r})
 import jax, numpy as np
 from dr_q.learner import Learner, LearnerSpec, Placement
 from tests.learner.test_places import CONFIG, VECTOR, learn
-spec = LearnerSpec(CONFIG, VECTOR, 64)
+lanes = {lanes}
+spec = LearnerSpec(CONFIG, VECTOR, 64 * lanes, lanes=lanes)
 assert len(jax.devices()) == 2
 both = Learner(spec, [0, 1, 2, 3])
 assert both.placement.devices == tuple(jax.devices())
-seen = learn(both, VECTOR, 4)
+seen = learn(both, VECTOR, 4 * lanes)
 assert {{d for x in jax.tree.leaves(both.states) for d in x.devices()}} == set(jax.devices())
 whole = jax.tree.map(np.asarray, both.states)
 
 import tests.learner.test_places as places
-every = list(places.arrivals(VECTOR, 4, 44))
+every = list(places.arrivals(VECTOR, 4 * lanes, 44))
 for part in (slice(0, 2), slice(2, 4)):
-    mine = [type(t)(t.packet[part].copy(), t.layout) for t in every]
+    mine = [type(t)(t.packet[part.start * lanes : part.stop * lanes].copy(), t.layout) for t in every]
     places.arrivals = lambda *_: iter(mine)
     alone = Learner(spec, list(range(4))[part], jax.devices()[:1])
     assert len(alone.placement.devices) == 1
-    places.learn(alone, VECTOR, 2)
+    places.learn(alone, VECTOR, 2 * lanes)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(alone.states), strict=True):
         # Not to the last bit: XLA compiles for several devices, and rounds, differently.
         np.testing.assert_allclose(a[part], np.asarray(b), rtol=1e-5, atol=1e-6)
@@ -240,10 +242,11 @@ print("same")
 
 
 @pytest.mark.slow
-def test_seeds_spread_over_devices_learn_as_on_one_with_as_many_seeds():
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_seeds_spread_over_devices_learn_as_on_one_with_as_many_seeds(lanes):
     root = str(Path(__file__).parents[2])
     result = subprocess.run(
-        [sys.executable, "-c", TWO_DEVICES.format(root=root)],
+        [sys.executable, "-c", TWO_DEVICES.format(root=root, lanes=lanes)],
         env={**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"},
         capture_output=True,
         text=True,

@@ -13,7 +13,15 @@ from dr_q.agent.losses import (
 )
 from dr_q.agent.metrics import METRICS, metric_names, update_metrics
 from dr_q.agent.rollout import Rollout, roll_out
-from dr_q.agent.state import Agent, Networks, PolicyNetworks, init_agent, init_networks, note_observation
+from dr_q.agent.state import (
+    Agent,
+    Networks,
+    PolicyNetworks,
+    init_agent,
+    init_networks,
+    note_observation,
+    note_observations,
+)
 from dr_q.agent.terms import TERMS, Prediction, Term, encoder_loss, encoder_terms, predict
 from dr_q.agent.update import (
     ActorCriticMetrics,
@@ -65,6 +73,7 @@ __all__ = [
     "learn_encoder",
     "metric_names",
     "note_observation",
+    "note_observations",
     "predict",
     "random_action",
     "roll_out",

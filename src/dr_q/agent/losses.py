@@ -1,6 +1,6 @@
 """The losses of the actor (Eq. 12) and the critics' target (Eq. 13); the critics own their loss, `TwinCritic.loss`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +10,20 @@ from dr_q.agent.act import DISCRETE_NOISE
 from dr_q.agent.state import Agent, Networks
 from dr_q.config import Config
 from dr_q.equations import discrete_target_action, gumbel_softmax, n_step_return, q_target, target_action
-from dr_q.networks import Actor, DiscreteActor, Encoder, TwinCritic
+from dr_q.networks import Actor, DiscreteActor, Encoder, TwinCritic, for_compute
 from dr_q.replay import NStepBatch
 
 
 class CriticBatch(NamedTuple):
     """What the critics learn from."""
 
-    obs: dict[str, Array]
+    obs: dict[str, Any]
     action: Float[Array, "B A"]
     n_step_reward: Float[Array, "B"]
     """Discounted sum of the rewards up to a termination."""
     n_step_discount: Float[Array, "B"]
     """gamma^n, or 0 after a termination."""
-    next_obs: dict[str, Array]
+    next_obs: dict[str, Any]
 
 
 class Gumbel(NamedTuple):
@@ -68,9 +68,11 @@ def critic_target(
 ) -> Float[Array, "B"]:
     """The value the critics regress to, from the target networks (Eq. 13)."""
     target: Networks = agent.target
-    next_z_s = target.encoder.z_s(batch.next_obs)
-    next_action = target_policy_action(config, target.actor, next_z_s, standard_normal, gumbel)
-    next_q = target.critic(target.encoder.z_sa(next_z_s, next_action))
+    encoder = for_compute(config.compute, target.encoder)
+    actor, critic = for_compute(config.compute, target.actor), for_compute(config.compute, target.critic)
+    next_z_s = encoder.z_s(batch.next_obs)
+    next_action = target_policy_action(config, actor, next_z_s, standard_normal, gumbel)
+    next_q = critic(encoder.z_sa(next_z_s, next_action))
     return q_target(batch.n_step_reward, batch.n_step_discount, next_q, agent.reward_scale, agent.target_reward_scale)
 
 

@@ -12,7 +12,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dr_q.config import Activation
-from dr_q.networks import Encoder, Linear, NormResiduals, norm_backward, norm_forward, product
+from dr_q.networks import (
+    Encoder,
+    HalfWeight,
+    Linear,
+    NormResiduals,
+    NormTypes,
+    Weight,
+    norm_backward,
+    norm_forward,
+    norm_types,
+    product,
+    product_back,
+    product_of_weight,
+)
+from dr_q.networks.half import BACKWARD
 
 
 class Rollout(NamedTuple):
@@ -27,16 +41,22 @@ def roll_out(encoder: Encoder, z_s: Float[Array, "B zs"], action: Float[Array, "
     """Each step's prediction feeds the next (Eq. 5)."""
     g = encoder.state_action
     shared = _Shared(g.from_state.weight, g.hidden2, g.output, encoder.predictor.next_state)
-    return _roll_out((g.activation, g.width), shared, z_s, g.action_half(action))
+    types = norm_types(g.hidden2.weight, g.hidden2.weight)
+    return _roll_out((g.activation, g.width, types), shared, z_s, g.action_half(action))
 
 
 class _Shared(NamedTuple):
     """The layers that every step of a roll-out goes through, in order; the first one's bias is in the action's half."""
 
-    from_state: Float[Array, "hidden zs"]
+    from_state: Weight
     hidden2: Linear
     output: Linear
     next_state: Linear
+
+    @property
+    def weights(self) -> tuple[Any, ...]:
+        """Of all of them."""
+        return (self.from_state, self.hidden2.weight, self.output.weight, self.next_state.weight)
 
 
 class _AtLayers(NamedTuple):
@@ -56,7 +76,7 @@ class _Norms(NamedTuple):
 
 
 def _steps_of(
-    static: tuple[Activation, int],
+    static: tuple[Activation, int, NormTypes],
     shared: _Shared,
     z_s: Float[Array, "B zs"],
     action_half: Float[Array, "H B hidden"],
@@ -76,7 +96,7 @@ def _steps_of(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _roll_out(
-    static: tuple[Activation, int],
+    static: tuple[Activation, int, NormTypes],
     shared: _Shared,
     z_s: Float[Array, "B zs"],
     action_half: Float[Array, "H B hidden"],
@@ -86,7 +106,7 @@ def _roll_out(
 
 def _roll_out_forward(static, shared, z_s, action_half):
     rollout, inputs, norms = _steps_of(static, shared, z_s, action_half)
-    return rollout, (shared, inputs, norms)
+    return rollout, (shared, _rounded(shared, inputs), norms)
 
 
 def _roll_out_backward(static, residuals, gradient):
@@ -96,25 +116,28 @@ def _roll_out_backward(static, residuals, gradient):
     of_next_z_s = None  # what the steps after it say of a step's prediction
     for seen_z_sa, seen_pred, norm in reversed(list(zip(*map(_steps, gradient), norms, strict=True))):
         of_pred = seen_pred if of_next_z_s is None else seen_pred + of_next_z_s
-        of_z_sa = seen_z_sa + _back(of_pred, shared.next_state)
-        of_y2 = norm_backward(norm.second, _back(of_z_sa, shared.output), *static)
-        of_y1 = norm_backward(norm.first, _back(of_y2, shared.hidden2), *static)
+        of_z_sa = seen_z_sa + product_back(of_pred, shared.next_state.weight)
+        of_y2 = norm_backward(norm.second, product_back(of_z_sa, shared.output.weight), *static)
+        of_y1 = norm_backward(norm.first, product_back(of_y2, shared.hidden2.weight), *static)
         of_outputs.append(_AtLayers(of_y1, of_y2, of_z_sa, of_pred))
-        of_next_z_s = of_y1 @ shared.from_state
-    at_all = _stack(of_outputs[::-1])
-    weights = _AtLayers(*map(_of_weight, inputs, at_all))
-    biases = [jnp.sum(of_output, axis=(0, 1)) for of_output in at_all[1:]]
+        of_next_z_s = product_back(of_y1, shared.from_state)
+    at_all = _rounded(shared, _stack(of_outputs[::-1]))
+    weights = [_of_weight(*layer) for layer in zip(inputs, at_all, shared.weights, strict=True)]
+    biases = [jnp.sum(of_output, axis=(0, 1), dtype=jnp.float32) for of_output in at_all[1:]]
     of_shared = _Shared(weights[0], *map(Linear, weights[1:], biases))
-    return of_shared, of_next_z_s, at_all.from_state
+    return of_shared, of_next_z_s, at_all.from_state.astype(jnp.float32)
 
 
-def _back(of_output: Float[Array, "B m"], layer: Linear) -> Float[Array, "B n"]:
-    return of_output @ layer.weight
-
-
-def _of_weight(x: Float[Array, "H B n"], of_output: Float[Array, "H B m"]) -> Float[Array, "m n"]:
+def _of_weight(x: Float[Array, "H B n"], of_output: Float[Array, "H B m"], weight: Weight) -> Weight:
     x, of_output = (y.reshape(-1, y.shape[-1]) for y in (x, of_output))
-    return of_output.T @ x
+    return product_of_weight(x, of_output, weight)
+
+
+def _rounded(shared: _Shared, at_layers: _AtLayers) -> _AtLayers:
+    """As the weights' gradients are multiplied: 16-bit stacks are half as much to copy."""
+    if not isinstance(shared.from_state, HalfWeight):
+        return at_layers
+    return jax.tree.map(lambda x: x.astype(BACKWARD), at_layers)
 
 
 _roll_out.defvjp(_roll_out_forward, _roll_out_backward)

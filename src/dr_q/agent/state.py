@@ -28,7 +28,7 @@ class Networks(eqx.Module):
         """What acts."""
         return PolicyNetworks(self.encoder.state, self.actor, self.normaliser)
 
-    def normalised(self, obs: dict[str, Array]) -> dict[str, Array]:
+    def normalised(self, obs: dict[str, Any]) -> dict[str, Any]:
         """Observations as the encoder takes them, of what the environment and the replay give."""
         return obs if self.normaliser is None else self.normaliser(obs)
 
@@ -102,8 +102,21 @@ def init_agent(config: Config, networks: Networks) -> Agent:
 def note_observation(obs: ObsSpec, agent: Agent, frame: dict[str, Array]) -> Agent:
     """Let the normaliser see an observation, of which `frame` is the newest step."""
     assert agent.online.normaliser is not None
-    online = dataclasses.replace(agent.online, normaliser=agent.online.normaliser.add(obs, frame))
-    return dataclasses.replace(agent, online=online)
+    return _with_normaliser(agent, agent.online.normaliser.add(obs, frame))
+
+
+def note_observations(obs: ObsSpec, agent: Agent, frames: dict[str, Array]) -> Agent:
+    """The same for several, one after the other along a leading axis."""
+    assert agent.online.normaliser is not None
+
+    def add(normaliser: Normaliser, frame: dict[str, Array]) -> tuple[Normaliser, None]:
+        return normaliser.add(obs, frame), None
+
+    return _with_normaliser(agent, jax.lax.scan(add, agent.online.normaliser, frames)[0])
+
+
+def _with_normaliser(agent: Agent, normaliser: Normaliser) -> Agent:
+    return dataclasses.replace(agent, online=dataclasses.replace(agent.online, normaliser=normaliser))
 
 
 def encoder_optimiser(config: Config) -> optax.GradientTransformation:

@@ -5,7 +5,7 @@ follow. A term of weight 0 is not computed.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from dr_q.agent.rollout import roll_out
 from dr_q.config import Config
-from dr_q.equations import alive_steps, infonce, latent_mse, reward_bins, reward_cross_entropy
+from dr_q.equations import StoredImages, alive_steps, infonce, latent_mse, reward_bins, reward_cross_entropy
 from dr_q.networks import Encoder
 from dr_q.replay import Subtrajectory
 
@@ -36,8 +36,9 @@ class Prediction(NamedTuple):
 
 def predict(encoder: Encoder, target: Encoder, batch: Subtrajectory, has_terminated: Bool[Array, ""]) -> Prediction:
     """Roll the latent model out along a batch; each step's prediction feeds the next (Eq. 5)."""
-    target_z_s = jax.lax.stop_gradient(_over_time(target, jax.tree.map(lambda x: x[1:], batch.obs)))
-    rollout = roll_out(encoder, encoder.z_s(jax.tree.map(lambda x: x[0], batch.obs)), batch.action)
+    first, later = ({name: at_index(x, i) for name, x in batch.obs.items()} for i in (0, slice(1, None)))
+    target_z_s = jax.lax.stop_gradient(_over_time(target, later, batch.reward.shape))
+    rollout = roll_out(encoder, encoder.z_s(first), batch.action)
     reward = encoder.reward(rollout.z_sa)
     return Prediction(*rollout, target_z_s, *reward, batch, has_terminated)
 
@@ -113,8 +114,12 @@ def encoder_loss(config: Config, prediction: Prediction, terms: dict[str, Float[
     return sum(rest, first)
 
 
-def _over_time(encoder: Encoder, obs: dict[str, Array]) -> Float[Array, "H B zs"]:
+def at_index(x: Any, index: int | slice) -> Any:
+    """Observations of a part at places of the first axis."""
+    return x.at(index) if isinstance(x, StoredImages) else x[index]
+
+
+def _over_time(encoder: Encoder, obs: dict[str, Any], shape: tuple[int, ...]) -> Float[Array, "H B zs"]:
     """z_s of [H, B, *obs] observations, as one batch of H * B."""
-    horizon, batch = next(iter(obs.values())).shape[:2]
-    flat = jax.tree.map(lambda x: x.reshape(horizon * batch, *x.shape[2:]), obs)
-    return encoder.z_s(flat).reshape(horizon, batch, -1)
+    flat = {name: x.flat() if isinstance(x, StoredImages) else x.reshape(-1, *x.shape[2:]) for name, x in obs.items()}
+    return encoder.z_s(flat).reshape(*shape, -1)

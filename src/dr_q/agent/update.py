@@ -16,10 +16,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from dr_q import replay as rp
 from dr_q.agent.losses import CriticBatch, Gumbel, actor_loss, critic_batch, critic_target, draw_noise
 from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
-from dr_q.agent.terms import encoder_loss, encoder_terms, predict
+from dr_q.agent.terms import at_index, encoder_loss, encoder_terms, predict
 from dr_q.config import Config
-from dr_q.equations import random_shift
-from dr_q.networks import Encoder
+from dr_q.equations import StoredImages, random_shift, random_shifts
+from dr_q.networks import Encoder, for_compute, packs_images
 from dr_q.spaces import ObsSpec
 
 _DRAWS = 4_096
@@ -63,11 +63,13 @@ class CriticDraw(NamedTuple):
 def sync_targets_and_train_encoder(
     config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
 ) -> tuple[Agent, EncoderMetrics]:
-    """Copy online to target networks, then `target_period` encoder updates; the mean of what they saw."""
+    """Copy online to target networks, then a target period's encoder updates; the mean of what they saw."""
     agent = sync_targets(config, agent, replay)
+    target = dataclasses.replace(agent.target, encoder=for_compute(config.compute, agent.target.encoder))
+    constant = dataclasses.replace(agent, target=target)  # rounded once, not at each update
 
     def step(learning: _Learning, draw: EncoderDraws) -> tuple[_Learning, EncoderMetrics]:
-        new, seen = learn_encoder(config, _with(agent, learning), replay, draw)
+        new, seen = learn_encoder(config, _with(constant, learning), replay, draw)
         return _Learning(new.online.encoder, new.encoder_optimiser), seen
 
     # Only what changes is carried through the scan; all else stays the very same array.
@@ -78,7 +80,7 @@ def sync_targets_and_train_encoder(
 
 def draw_for_encoder(config: Config, replay: rp.Replay, key: Key[Array, ""]) -> EncoderDraws:
     """The batches of all encoder updates of a target period; nothing that decides them changes meanwhile."""
-    updates = config.target_period
+    updates = config.encoder_updates_per_sync
     at_once = max(n for n in range(1, updates + 1) if updates % n == 0 and (n * config.batch_size <= _DRAWS or n == 1))
     keys = jax.vmap(jax.random.split)(jax.random.split(key, updates))
     draw = jax.vmap(lambda key_draw: rp.draw(replay, key_draw, config.batch_size))
@@ -116,23 +118,36 @@ def learn_encoder(
     config: Config, agent: Agent, replay: rp.Replay, draw: EncoderDraws, frames: rp.Frames | None = None
 ) -> tuple[Agent, EncoderMetrics]:
     """One encoder update on one of the draws; `frames` where the replay does not hold them."""
-    batch = rp.sample_subtrajectory(replay.storage, draw.slots, config.encoder_horizon, frames)
+    in_place = replay.spec.obs.images if packs_images(config.compute) else ()
+    batch = rp.sample_subtrajectory(replay.storage, draw.slots, config.encoder_horizon, frames, in_place)
     shifted = shift_images(config, replay.spec.obs, batch.obs, draw.key_shift)
     batch = batch._replace(obs=agent.online.normalised(shifted))
     return encoder_step(config, agent, batch, replay.storage.has_terminated)
 
 
-def shift_images(config: Config, spec: ObsSpec, obs: dict[str, Array], key: Key[Array, ""]) -> dict[str, Array]:
+def shift_images(config: Config, spec: ObsSpec, obs: dict[str, Any], key: Key[Array, ""]) -> dict[str, Any]:
     """Observations with any leading axes, each of their images shifted at random."""
     if not config.pixel_shift:
         return obs
     several = len(spec.images) > 1  # the paper's one image keeps the draw's own key
     shifted = {}
     for index, name in enumerate(spec.images):
-        images = obs[name].reshape(-1, *obs[name].shape[-3:])
         key_part = jax.random.fold_in(key, index) if several else key
+        if isinstance(obs[name], StoredImages):
+            stored = obs[name]
+            shifts = random_shifts(key_part, stored.shifts.size // 2, config.pixel_shift)
+            shifted[name] = stored._replace(shifts=jnp.concatenate(shifts, axis=1).reshape(stored.shifts.shape))
+            continue
+        images = obs[name].reshape(-1, *obs[name].shape[-3:])
         shifted[name] = random_shift(images, key_part, config.pixel_shift).reshape(obs[name].shape)
     return {**obs, **shifted}
+
+
+def _both(first: Any, last: Any) -> Any:
+    """Two observations of a part along a new axis."""
+    if not isinstance(first, StoredImages):
+        return jnp.stack([first, last])
+    return first._replace(slots=jnp.stack([first.slots, last.slots]), shifts=jnp.stack([first.shifts, last.shifts]))
 
 
 def update_actor_critic(
@@ -146,11 +161,12 @@ def learn_actor_critic(
     config: Config, agent: Agent, replay: rp.Replay, draw: CriticDraw, frames: rp.Frames | None = None
 ) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
     """One RL update on what was drawn; `frames` where the replay does not hold them."""
-    sample = rp.sample_n_step(replay.storage, draw.slots, config.q_horizon, frames)
+    in_place = replay.spec.obs.images if packs_images(config.compute) else ()
+    sample = rp.sample_n_step(replay.storage, draw.slots, config.q_horizon, frames, in_place)
     if replay.spec.obs.images and config.pixel_shift:  # vectors are not copied for nothing
-        both = jax.tree.map(lambda *ends: jnp.stack(ends), sample.obs, sample.next_obs)
+        both = {name: _both(x, sample.next_obs[name]) for name, x in sample.obs.items()}
         both = shift_images(config, replay.spec.obs, both, draw.key_shift)
-        obs, next_obs = (jax.tree.map(lambda x, i=i: x[i], both) for i in (0, 1))
+        obs, next_obs = ({name: at_index(x, i) for name, x in both.items()} for i in (0, 1))
         sample = sample._replace(obs=obs, next_obs=next_obs)
     obs, next_obs = map(agent.online.normalised, (sample.obs, sample.next_obs))
     batch = critic_batch(config, sample._replace(obs=obs, next_obs=next_obs))
@@ -163,9 +179,10 @@ def encoder_step(
     config: Config, agent: Agent, batch: rp.Subtrajectory, has_terminated: Bool[Array, ""]
 ) -> tuple[Agent, EncoderMetrics]:
     """One step of the encoder down its loss (Eq. 9) on a given batch."""
+    target = for_compute(config.compute, agent.target.encoder)
 
     def loss_and_terms(encoder):
-        prediction = predict(encoder, agent.target.encoder, batch, has_terminated)
+        prediction = predict(for_compute(config.compute, encoder), target, batch, has_terminated)
         terms = encoder_terms(config, prediction)
         return encoder_loss(config, prediction, terms), terms
 
@@ -185,23 +202,26 @@ def actor_critic_step(
 
     Discrete actions need Gumbel draws, too.
     """
-    encoder = agent.online.encoder
+    compute = config.compute
+    encoder = for_compute(compute, agent.online.encoder)
     target = critic_target(config, agent, batch, standard_normal, gumbel)
     z_s = encoder.z_s(batch.obs)
     state_half = encoder.state_action.state_half(z_s)
     z_sa = encoder.state_action.join(state_half, encoder.state_action.action_half(batch.action))
 
     def loss_and_values(critic):
-        return critic.loss(z_sa, target)
+        return for_compute(compute, critic).loss(z_sa, target)
 
     (loss_critic, q), gradient = jax.value_and_grad(loss_and_values, has_aux=True)(agent.online.critic)
     if config.critic_grad_clip:
         gradient = _clip_norm(gradient, config.critic_grad_clip)
     critic, critic_state = _descend(critic_optimiser(config), gradient, agent.critic_optimiser, agent.online.critic)
 
+    learnt = for_compute(compute, critic)
+
     # Differentiated by the actor alone: no gradient of g's or the critics' weights is ever formed.
     def loss_of_actor(actor):
-        return actor_loss(config, actor, encoder, critic, z_s, state_half, gumbel)
+        return actor_loss(config, for_compute(compute, actor), encoder, learnt, z_s, state_half, gumbel)
 
     loss_actor, gradient = jax.value_and_grad(loss_of_actor)(agent.online.actor)
     actor, actor_state = _descend(actor_optimiser(config), gradient, agent.actor_optimiser, agent.online.actor)

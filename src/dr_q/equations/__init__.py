@@ -8,7 +8,7 @@ from dr_q.equations.actions import (
     gumbel_softmax,
     target_action,
 )
-from dr_q.equations.augmentation import random_shift
+from dr_q.equations.augmentation import StoredImages, random_shift, random_shifts
 from dr_q.equations.fading import NEVER, fade_power, fade_weight, faded_probability, floor_age
 from dr_q.equations.priority import lap_priority, td_error
 from dr_q.equations.representation import infonce, latent_mse, reward_cross_entropy, unit
@@ -17,6 +17,7 @@ from dr_q.equations.two_hot import reward_bins, symexp, two_hot, two_hot_mean
 
 __all__ = [
     "NEVER",
+    "StoredImages",
     "alive_steps",
     "best_choice",
     "discrete_exploration_action",
@@ -34,6 +35,7 @@ __all__ = [
     "n_step_return",
     "q_target",
     "random_shift",
+    "random_shifts",
     "reward_bins",
     "reward_cross_entropy",
     "symexp",

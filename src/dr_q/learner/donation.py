@@ -137,13 +137,21 @@ class DonatingStep:
     def compile(self, state: DonatedState, *rest: Any) -> None:
         """Compile for arrays like these; nothing is run."""
         if self._compiled is None:
-            packing = state.packing
-            changes, reads = uses_of(self._step, _one_tree(packing, _seeds(state)), *rest)
-            large = set(packing.large)
-            self._uses = Uses([i for i in changes if i in large], [i for i in reads if i in large])
-            self._changes_small = any(i not in large for i in changes)
-            run = jax.jit(self._spread(self._program(packing)), donate_argnums=0)
-            self._compiled = run.lower(*self._arguments(state), *rest).compile(self._compiler_options)
+            self.use(self.lower(state, *rest).compile(self._compiler_options))
+
+    def lower(self, state: DonatedState, *rest: Any) -> jax.stages.Lowered:
+        """Trace for arrays like these. `compile` does this, too; benchmarks compile with options of their own."""
+        packing = state.packing
+        changes, reads = uses_of(self._step, _one_tree(packing, _seeds(state)), *rest)
+        large = set(packing.large)
+        self._uses = Uses([i for i in changes if i in large], [i for i in reads if i in large])
+        self._changes_small = any(i not in large for i in changes)
+        run = jax.jit(self._spread(self._program(packing)), donate_argnums=0)
+        return run.lower(*self._arguments(state), *rest)
+
+    def use(self, compiled: Callable[..., Any]) -> None:
+        """Run what was compiled of `lower`."""
+        self._compiled = compiled
 
     def __call__(self, state: DonatedState, *rest: Any) -> Any:
         """Run the step on the state; gives what it saw."""

@@ -16,21 +16,23 @@ from dr_q.spaces import ObsSpec
 class HostFrames:
     """The frames of all seeds."""
 
-    def __init__(self, obs: ObsSpec, capacity: int, seeds: int):
+    def __init__(self, obs: ObsSpec, capacity: int, seeds: int, lanes: int = 1):
         self.rings = obs.zero_frames(seeds, capacity)
         """By part, [S, capacity, *frame]."""
-        self._capacity = capacity
-        self._cursor = np.zeros(seeds, np.int64)
+        self._capacity, self._lanes = capacity, lanes
+        self._seeds = np.repeat(np.arange(seeds), lanes)
+        self._cursor = np.tile(np.arange(lanes), seeds)
+        """Of each seed's lanes, one after the other."""
         self._threads = concurrent.futures.ThreadPoolExecutor(max(1, min(seeds, (os.cpu_count() or 1) - 1)))
 
     def restore(self, cursors: np.ndarray) -> None:
         """Continue to write where the replays' cursors are."""
-        self._cursor = np.asarray(cursors, np.int64).copy()
+        self._cursor = np.asarray(cursors, np.int64).reshape(-1).copy()
 
     def add(self, frames: dict[str, np.ndarray], final_frames: dict[str, np.ndarray], done: np.ndarray) -> None:
-        """The frames of one transition of each seed, as `replay.add` stores them."""
-        seeds = np.arange(len(self._cursor))
-        final, after = after_writing(self._cursor, done, self._capacity)
+        """The frames of one transition of each seed and lane, [S x L, *frame], as `replay.add` stores them."""
+        seeds = self._seeds
+        final, after = after_writing(self._cursor, done, self._capacity, self._lanes)
         for name, ring in self.rings.items():
             ring[seeds, self._cursor] = frames[name]
             ring[seeds[done], final[done]] = final_frames[name][done]

@@ -2,7 +2,7 @@
 
 import concurrent.futures
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,12 +11,20 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dr_q import agent as drq
+from dr_q import replay as rp
+from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.envs import Transitions
 from dr_q.learner.donation import DonatedState, DonatingStep
 from dr_q.learner.host_frames import HostFrames
 from dr_q.learner.placement import Device, Placement
 from dr_q.learner.programs import compiled_part, programs_for
 from dr_q.learner.steps import LearnerSpec, PendingTransition, SeedStates, packet_layout, root_keys
+
+REWARD_SCALE = "reward_scale"
+"""What MR.Q's critics have as their unit, among the weights that agents begin with."""
+_RECORDED_AT_ONCE = 1_024
+"""Recorded transitions that go to the device together, and how many bytes of frames at most."""
+_RECORDED_BYTES = 64 * 2**20
 
 
 def _donated(states: SeedStates) -> DonatedState:
@@ -42,7 +50,7 @@ class Learner:
         self._fuse = not on_host and (self.placement.devices[0].platform != "cpu" if fuse is None else fuse)
         self._programs = programs_for(compiled_part(spec), len(seeds), self.placement.devices)
         self._roots = self.placement.put(root_keys(seeds))
-        numbers = np.arange(spec.config.replay_ratio, dtype=np.int32)
+        numbers = np.arange(spec.config.most_updates(spec.lanes), dtype=np.int32)
         self._numbers = [self.placement.put(np.full(len(seeds), n)) for n in numbers]
         self._donated = DonatedState(())
         self.pending: PendingTransition | None = None
@@ -50,7 +58,7 @@ class Learner:
         """A pending transition and the packet of its outcome, not in the replay yet."""
         self.frames: HostFrames | None = None
         if on_host:
-            self.frames = HostFrames(spec.spaces.obs, spec.capacity, len(seeds))
+            self.frames = HostFrames(spec.spaces.obs, spec.capacity, len(seeds), spec.lanes)
 
     @property
     def states(self) -> SeedStates:
@@ -58,9 +66,64 @@ class Learner:
         return self._donated.tree
 
     def begin(self, obs: dict[str, np.ndarray]) -> None:
-        """Fresh agents, acting on their first observations."""
-        self._donated = _donated(self._programs.init_states(self._roots))
-        self.pending = self._programs.first_action(self._roots, self.placement.put(obs))
+        """Fresh agents, acting on their first observations, [S x L, ...]."""
+        self.begin_agents()
+        self.begin_acting(obs)
+
+    def begin_agents(self, weights: Mapping[str, np.ndarray] | None = None) -> None:
+        """Fresh agents with empty replays; `weights` takes the place of what they have of these names, [S, ...].
+
+        Names are those of `Networks`; `REWARD_SCALE` is the unit of critics among them.
+        """
+        states = self._programs.init_states(self._roots)
+        if weights:
+            networks = named_arrays(states.agents.online)
+            scale = weights.get(REWARD_SCALE, np.ones(len(self._roots), np.float32))
+            known = {name: x for name, x in weights.items() if name in networks}
+            filled = fill_tree(states.agents.online, {**networks, **known}, "the weights")
+            states = states._replace(
+                agents=self._programs.agents_around(self.placement.put(filled), self.placement.put(scale))
+            )
+        self._donated = _donated(states)
+
+    def begin_acting(self, obs: dict[str, np.ndarray], *, at_random: bool = True) -> None:
+        """Choose the first actions of a run, on observations [S x L, ...]."""
+        placed = self.placement.put({name: self._by_seed(x) for name, x in obs.items()})
+        if at_random:
+            self.pending = self._programs.first_action(self._roots, placed)
+        else:
+            self.pending = self._programs.first_policy_action(self.states, self._roots, placed)
+
+    def add_recorded(self, transitions: rp.Transition, terminal: np.ndarray) -> None:
+        """Add [S, N, ...] recorded transitions in order, before a run begins; with several lanes [S, N, L, ...].
+
+        Args:
+            transitions: Their frames are the newest of each observation, as the replay stores them.
+            terminal: [S, N] or [S, N, L], whether an episode ends with each.
+        """
+        seeds, count = terminal.shape[:2]
+        if self.frames is not None:
+            for i in range(count):
+                both = (transitions.obs, transitions.next_obs)
+                now, after = ({k: self._by_lane(x[:, i]) for k, x in obs.items()} for obs in both)
+                self.frames.add(now, after, self._by_lane(terminal[:, i]))
+            vectors = {k: x for k, x in transitions.obs.items() if k not in self.spec.spaces.obs.images}
+            transitions = transitions._replace(obs=vectors, next_obs={})
+        frame_bytes = max(1, seeds * self.spec.lanes * self.spec.spaces.obs.frame_bytes)
+        at_once = int(min(_RECORDED_AT_ONCE, max(1, _RECORDED_BYTES // frame_bytes)))
+        for start in range(0, count, at_once):
+            part = jax.tree.map(lambda x, a=start: _padded(x[:, a : a + at_once], at_once), transitions)
+            size = np.full(seeds, min(at_once, count - start), np.int32)
+            self._programs.add_recorded(self._donated, self.placement.put(part), self.placement.put(size))
+
+    def pretrain_encoder(self, rounds: int) -> drq.EncoderMetrics | None:
+        """Target copies and a target period of encoder updates each, before a run begins."""
+        seen = None
+        for i in range(rounds):
+            # Places before those of all updates of the run, whose keys stay as they are: nothing was learnt there.
+            number = np.full(len(self._roots), -(i + 1), np.int32)
+            seen = self._sync_targets_and_train_encoder(self.placement.put(number))
+        return seen
 
     def restore(self, states: SeedStates, pending: PendingTransition) -> None:
         """Continue from a checkpoint's states; frames in host memory have been written already."""
@@ -85,7 +148,8 @@ class Learner:
         has no shape before.
         """
         start = time.perf_counter()
-        packets = jax.ShapeDtypeStruct((len(self._roots), packet_layout(self.spec).size), jnp.uint8)
+        lanes = (self.spec.lanes,) if self.spec.lanes > 1 else ()
+        packets = jax.ShapeDtypeStruct((len(self._roots), *lanes, packet_layout(self.spec).size), jnp.uint8)
         (packets,) = self.placement.shapes((packets,))
         run, state, roots, numbers = self._programs, self._donated, self._roots, self._numbers[0]
         jobs: list[tuple[DonatingStep, tuple[Any, ...]]] = [
@@ -103,9 +167,9 @@ class Learner:
         return time.perf_counter() - start
 
     def actions(self) -> np.ndarray:
-        """The actions chosen last, in [-1, 1]; waits for them."""
+        """The actions chosen last, [S x L, A] in [-1, 1]; waits for them."""
         assert self.pending is not None
-        return np.asarray(self.pending.action)
+        return self._by_lane(self.pending.action)
 
     def act_randomly(self, arrived: Transitions) -> None:
         """Choose the next actions at random; `add` what came of the last ones next."""
@@ -120,11 +184,19 @@ class Learner:
         assert self._arrived is None, "what came before is not in the replay yet"
         if self.frames is not None:
             final = self.spec.spaces.obs.newest_frames(arrived.next_obs, axis=1)
-            frame = {name: np.asarray(x) for name, x in self.pending.frame.items()}
+            frame = {name: self._by_lane(x) for name, x in self.pending.frame.items()}
             self.frames.add(frame, final, arrived.terminated | arrived.truncated)
-        pending, packets = act(self._donated, self._roots, self.placement.put_step(arrived.packet))
+        pending, packets = act(self._donated, self._roots, self.placement.put_step(self._by_seed(arrived.packet)))
         pending.action.copy_to_host_async()  # under way while the update is dispatched
         self.pending, self._arrived = pending, (self.pending, packets)
+
+    def _by_seed(self, x: np.ndarray) -> np.ndarray:
+        """What simulators gave, [S x L, ...], as programs take it: with several lanes [S, L, ...]."""
+        return x if self.spec.lanes == 1 else x.reshape(-1, self.spec.lanes, *x.shape[1:])
+
+    def _by_lane(self, x: Any) -> np.ndarray:
+        """The reverse, as simulators take it."""
+        return np.asarray(x) if self.spec.lanes == 1 else np.asarray(x).reshape(-1, *x.shape[2:])
 
     def add(self) -> None:
         """Complete the last transition in the replays, unless that is done."""
@@ -133,7 +205,7 @@ class Learner:
             self._arrived = None
 
     def update(self, number: int) -> Float[Array, "S fields"]:
-        """`add`, then an RL update of every seed, the given one of this agent step; columns of `metric_names`."""
+        """`add`, then an RL update of every seed, the given one of this round; columns of `metric_names`."""
         rest = (self._roots, self._numbers[number])
         if self._fuse and self._arrived is not None:
             arrived, self._arrived = self._arrived, None
@@ -147,12 +219,15 @@ class Learner:
 
     def sync_targets_and_train_encoder(self, number: int) -> drq.EncoderMetrics:
         """`add`, then target copies and encoder updates of every seed, before that RL update."""
+        return self._sync_targets_and_train_encoder(self._numbers[number])
+
+    def _sync_targets_and_train_encoder(self, number: Any) -> drq.EncoderMetrics:
         self.add()
-        rest = (self._roots, self._numbers[number])
+        rest = (self._roots, number)
         if self.frames is None:
             return self._programs.sync_targets_and_train_encoder(self._donated, *rest)
         plan = self._programs.plan_encoder_training(self._donated, *rest)
-        slots, updates = _to_host(plan.frames), self.spec.config.target_period
+        slots, updates = _to_host(plan.frames), self.spec.config.encoder_updates_per_sync
         seen = []
         ahead = self.frames.gather_ahead({name: x[:, 0] for name, x in slots.items()})
         for i in range(updates):
@@ -179,6 +254,12 @@ class Learner:
     def empty_draws(self) -> np.ndarray:
         """Updates of each seed that found nothing to draw; waits for them."""
         return np.asarray(self.states.replays.empty_draws)
+
+
+def _padded(x: np.ndarray, count: int) -> np.ndarray:
+    """[S, n, ...] as [S, count, ...], so that one compiled program adds any number."""
+    missing = count - x.shape[1]
+    return np.pad(x, [(0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)]) if missing else x
 
 
 def _to_host(slots: dict[str, Array]) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from dr_q.learner.donation import DonatingStep
 from dr_q.learner.placement import Device, Placement
 from dr_q.learner.steps import LearnerSpec
 
-_GPU_OPTIONS = {
+GPU_OPTIONS = {
     # Kernels that do not depend on each other run side by side.
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
     # cuBLAS is as fast for these products, and choosing among Triton's takes half of the compile time.
@@ -31,7 +31,7 @@ class Programs:
 
     def __init__(self, spec: LearnerSpec, placement: Placement):
         spread = placement.spread
-        options = _GPU_OPTIONS if placement.devices[0].platform == "gpu" else None
+        options = GPU_OPTIONS if placement.devices[0].platform == "gpu" else None
 
         def function(step: Callable[..., Any]) -> Any:
             return jax.jit(spread(step))
@@ -41,6 +41,9 @@ class Programs:
 
         self.init_states = function(functools.partial(steps.init_states, spec))
         self.first_action = function(functools.partial(steps.first_action, spec))
+        self.first_policy_action = function(functools.partial(steps.first_policy_action, spec))
+        self.agents_around = function(functools.partial(steps.agents_around, spec))
+        self.add_recorded = donating(steps.add_recorded)
         self.act_randomly, self.act = donating(steps.act_randomly), donating(steps.act)
         self.add, self.add_and_update = donating(steps.add), donating(steps.add_and_update)
         self.greedy = function(steps.greedy)

@@ -16,7 +16,7 @@ from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.agent.named_arrays import fill_tree, named_arrays, named_leaves
 from dr_q.envs import Transitions
-from dr_q.kit import DamagedFileError, RunFolderError
+from dr_q.kit import DamagedFileError, RunFolderError, spelled
 from dr_q.learner.steps import (
     LearnerSpec,
     PendingTransition,
@@ -44,7 +44,7 @@ class Saved(NamedTuple):
     arrived: Transitions
     """What came of it; not in the replays yet."""
     episodes: list[tuple[int, np.ndarray]]
-    """Each seed's open episode: its number and its actions so far."""
+    """The open episode of each seed's environments: its number and its actions so far."""
     frames: Arrays | None = None
     """The replays' frames by part, [S, capacity, ...], where they are in host memory."""
     encoder_metrics: drq.EncoderMetrics | None = None
@@ -52,9 +52,16 @@ class Saved(NamedTuple):
 
 
 def to_checkpoint(
-    saved: Saved, seeds: Sequence[int], evaluations: str | None = None, settings: dict[str, Any] | None = None
+    saved: Saved,
+    seeds: Sequence[int],
+    evaluations: str | None = None,
+    settings: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Checkpoint:
-    """As arrays by name; `evaluations` is what evals.csv has so far, `settings` what run.json has."""
+    """As arrays by name; `evaluations` is what evals.csv has so far, `settings` what run.json has.
+
+    `more`: what else of `Checkpoint` there is, `loop` and `best`.
+    """
     replays, seen = saved.states.replays, saved.encoder_metrics
     return Checkpoint(
         agent_steps=saved.agent_steps,
@@ -68,6 +75,7 @@ def to_checkpoint(
         encoder_metrics=None if seen is None else {name: x.tolist() for name, x in named_arrays(seen).items()},
         evaluations=evaluations,
         settings=settings,
+        **more,
     )
 
 
@@ -104,7 +112,7 @@ def load_newest(
     others = "".join(f"; that of step {step:,}: {why}" for step, why in damages[1:])
     raise DamagedFileError(
         f"the checkpoint of step {step:,} is damaged: {why}{others}; no other is left: take these files from a backup, "
-        "or train anew with another --out"
+        f"or train anew with another {spelled('out')}"
     )
 
 
@@ -164,10 +172,10 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
     roots = root_keys(seeds)
     template = jax.eval_shape(lambda: init_replays(spec._replace(frames_on_host=False), roots))
     small = stored.replay()
-    if stored.capacity < template.spec.capacity and small["storage.size"].max() == stored.capacity:
+    if stored.capacity < template.spec.capacity and small["storage.size"].max() * spec.lanes == stored.capacity:
         raise RunFolderError(
             f"{stored.folder} has a full replay of {stored.capacity:,} slots, which cannot be continued as one of "
-            f"{template.spec.capacity:,}; resume with fewer --steps, or train anew"
+            f"{template.spec.capacity:,}; resume with fewer {spelled('steps')}, or train anew"
         )
     filled: Arrays = {}
     for name, leaf in named_leaves(template).items():
@@ -231,14 +239,15 @@ def _in_chunks(name: str) -> bool:
 
 def _outside_chunks(replays: rp.Replay) -> Arrays:
     """What changes anywhere at any time; arrays that lie in rows of slots without their empty rows."""
-    filled = -(-int(np.max(np.asarray(replays.storage.size))) // rp.ROW)
+    filled = -(-replays.spec.lanes * int(np.max(np.asarray(replays.storage.size))) // rp.ROW)
     by_rows = (replays.spec.rows, rp.ROW)
     kept = {name: x for name, x in named_leaves(replays).items() if not _in_chunks(name)}
     return {name: np.asarray(x[:, :filled] if x.shape[1:] == by_rows else x) for name, x in kept.items()}
 
 
 def _chunks(storage: rp.Storage, frames: Arrays | None, index: int) -> list[Chunk]:
-    slots, size = chunk_slots(storage.spec), int(storage.size[index])
+    # Slots of lanes alternate; one that had more episodes than others, with their final observations, goes further.
+    slots, size = chunk_slots(storage.spec), storage.spec.lanes * int(np.max(np.asarray(storage.size[index])))
     stamp = np.asarray(storage.stamp[index]).reshape(-1)
     chunks = []
     for start in range(0, size, slots):

@@ -3,11 +3,15 @@
 Every function takes all seeds' states, stacked along a leading axis. A random key is made from (seed, purpose, place in
 the run): nothing random is carried, so a run can be resumed at any step. The place in the run is the replay's own count
 of transitions, so that nothing but simulators' results goes to the device.
+
+With several lanes (environments of one seed), what passes to and from simulators has an axis of lanes after that of
+seeds, [S, L, ...]. With one lane there is no such axis.
 """
 
+import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +22,7 @@ from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.config import Config
 from dr_q.envs import PacketLayout
+from dr_q.learner.donation import uses_of
 from dr_q.spaces import Spaces
 
 _STREAMS = {"init": 0, "explore": 1, "random": 2, "update": 3, "encoder": 4}
@@ -35,7 +40,7 @@ class PendingTransition(NamedTuple):
     """What each seed observed and did: a transition whose outcome is not known yet."""
 
     frame: dict[str, Array]
-    """The observation's newest frames by part, [S, *frame]."""
+    """The observation's newest frames by part, [S, *frame]; with several lanes [S, L, *frame]."""
     action: Float[Array, "*S A"]
 
 
@@ -48,6 +53,8 @@ class LearnerSpec(NamedTuple):
     """Slots of each seed's replay."""
     frames_on_host: bool = False
     """Whether the replays' observations are in host memory."""
+    lanes: int = 1
+    """Environments of each seed."""
 
 
 def root_keys(seeds: Sequence[int]) -> Key[Array, "S"]:
@@ -69,7 +76,9 @@ def init_replays(spec: LearnerSpec, roots: Key[Array, "S"]) -> rp.Replay:
     """Empty replays, one for each key."""
 
     def one(_: Key[Array, ""]) -> rp.Replay:
-        return rp.init_replay(spec.config, spec.spaces, spec.capacity, frames_on_host=spec.frames_on_host)
+        return rp.init_replay(
+            spec.config, spec.spaces, spec.capacity, frames_on_host=spec.frames_on_host, lanes=spec.lanes
+        )
 
     return jax.vmap(one)(roots)
 
@@ -81,49 +90,113 @@ def init_states(spec: LearnerSpec, roots: Key[Array, "S"]) -> SeedStates:
 
 def first_action(spec: LearnerSpec, roots: Key[Array, "S"], obs: dict[str, Array]) -> PendingTransition:
     """Random actions for the first observations of a run, which explores."""
-    return jax.vmap(lambda root, obs: _random(spec, root, obs, jnp.zeros((), jnp.int32)))(roots, obs)
+
+    def one(root: Array, obs: dict[str, Array]) -> PendingTransition:
+        return _each_lane(spec, functools.partial(_random, spec, root))(obs, _places(spec, jnp.zeros((), jnp.int32)))
+
+    return jax.vmap(one)(roots, obs)
+
+
+def first_policy_action(
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], obs: dict[str, Array]
+) -> PendingTransition:
+    """Actions by the policies, with noise, for the first observations of a run that has no random phase."""
+
+    def one(net: drq.Networks, replay: rp.Replay, root: Array, obs: dict[str, Array]) -> PendingTransition:
+        choose = functools.partial(_by_policy, spec, net, root)
+        return _each_lane(spec, choose)(obs, _places(spec, replay.storage.clock))
+
+    return jax.vmap(one)(states.agents.online, states.replays, roots, obs)
+
+
+def agents_around(spec: LearnerSpec, networks: drq.Networks, reward_scale: Float[Array, "S"]) -> drq.Agent:
+    """Agents with these networks, whose targets are a copy; their optimisers are fresh."""
+
+    def one(networks: drq.Networks, scale: Array) -> drq.Agent:
+        agent = drq.init_agent(spec.config, networks)
+        return dataclasses.replace(agent, reward_scale=scale, target_reward_scale=scale)
+
+    return jax.vmap(one)(networks, reward_scale)
+
+
+def add_recorded(
+    spec: LearnerSpec, states: SeedStates, recorded: rp.Transition, count: Int[Array, "S"]
+) -> tuple[SeedStates, None]:
+    """Add the first `count` transitions, the same number for every seed, of [S, N, ...] recorded ones, in order.
+
+    With several lanes they are [S, N, L, ...]. Frames that are in host memory are not among them, but vectors are where
+    observations are normalised.
+    """
+
+    def add_one(states: SeedStates, transitions: rp.Transition) -> tuple[SeedStates, None]:
+        agents = states.agents
+        if agents.online.normaliser is not None:
+            agents = jax.vmap(functools.partial(_note, spec))(agents, transitions.obs)
+        return SeedStates(agents, jax.vmap(rp.add)(states.replays, transitions)), None
+
+    # Only what an addition changes is carried through the loop; all else stays the very same array.
+    leaves, structure = jax.tree.flatten(states)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (states, recorded))
+    changes = uses_of(lambda states, all_of: add_one(states, _at(all_of, 0)), *shapes).changes
+
+    def add_next(i: Array, changing: list[Array]) -> list[Array]:
+        now = dict(enumerate(leaves)) | dict(zip(changes, changing, strict=True))
+        after = jax.tree.leaves(add_one(jax.tree.unflatten(structure, list(now.values())), _at(recorded, i))[0])
+        return [after[j] for j in changes]
+
+    changed = jax.lax.fori_loop(0, count[0], add_next, [leaves[j] for j in changes])
+    after = dict(enumerate(leaves)) | dict(zip(changes, changed, strict=True))
+    return jax.tree.unflatten(structure, list(after.values())), None
+
+
+def _at(recorded: rp.Transition, i: Any) -> rp.Transition:
+    return jax.tree.map(lambda x: x[:, i], recorded)
 
 
 def act_randomly(
-    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
-) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S N"]]]:
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S *L N"]
+) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S *L N"]]]:
     """Each seed's next action, at random; the packets, of `PacketLayout`, stay on the device for `add`."""
 
     def one(replay: rp.Replay, root: Array, packet: Array) -> PendingTransition:
-        return _random(spec, root, _unpack(spec, packet)[2], replay.storage.clock + 1)
+        def choose(packet: Array, where: Array) -> PendingTransition:
+            return _random(spec, root, _unpack(spec, packet)[2], where)
+
+        return _each_lane(spec, choose)(packet, _places(spec, replay.storage.clock + spec.lanes))
 
     return states, (jax.vmap(one)(states.replays, roots, packets), packets)
 
 
 def act(
-    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S N"]
-) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S N"]]]:
+    spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], packets: UInt8[Array, "S *L N"]
+) -> tuple[SeedStates, tuple[PendingTransition, UInt8[Array, "S *L N"]]]:
     """Each seed's next action by its policy, with noise; the packets stay as in `act_randomly`."""
 
     def one(net: drq.Networks, replay: rp.Replay, root: Array, packet: Array) -> PendingTransition:
-        obs = _unpack(spec, packet)[2]
-        action = drq.explore(spec.config, net, obs, _stream(root, "explore", replay.storage.clock + 1))
-        return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
+        def choose(packet: Array, where: Array) -> PendingTransition:
+            return _by_policy(spec, net, root, _unpack(spec, packet)[2], where)
+
+        return _each_lane(spec, choose)(packet, _places(spec, replay.storage.clock + spec.lanes))
 
     return states, (jax.vmap(one)(states.agents.online, states.replays, roots, packets), packets)
 
 
 def add(
-    spec: LearnerSpec, states: SeedStates, pending: PendingTransition, packets: UInt8[Array, "S N"]
+    spec: LearnerSpec, states: SeedStates, pending: PendingTransition, packets: UInt8[Array, "S *L N"]
 ) -> tuple[SeedStates, None]:
     """Complete the pending transitions and add them to the replays."""
 
-    def one(replay: rp.Replay, pending: PendingTransition, packet: Array) -> rp.Replay:
+    def complete(pending: PendingTransition, packet: Array) -> rp.Transition:
         (reward, terminated, truncated), next_obs, _ = _unpack(spec, packet)
         frame = spec.spaces.obs.newest_frames(next_obs)
-        return rp.add(replay, rp.Transition(*pending, reward, frame, terminated > 0, truncated > 0))
+        return rp.Transition(*pending, reward, frame, terminated > 0, truncated > 0)
 
-    def note(agent: drq.Agent, frame: dict[str, Array]) -> drq.Agent:
-        return drq.note_observation(spec.spaces.obs, agent, frame)
+    def one(replay: rp.Replay, pending: PendingTransition, packet: Array) -> rp.Replay:
+        return rp.add(replay, _each_lane(spec, complete)(pending, packet))
 
     agents = states.agents
     if agents.online.normaliser is not None:
-        agents = jax.vmap(note)(agents, pending.frame)
+        agents = jax.vmap(functools.partial(_note, spec))(agents, pending.frame)
     return SeedStates(agents, jax.vmap(one)(states.replays, pending, packets)), None
 
 
@@ -142,7 +215,7 @@ def add_and_update(
 def update(
     spec: LearnerSpec, states: SeedStates, roots: Key[Array, "S"], number: Int[Array, "S"]
 ) -> tuple[SeedStates, Float[Array, "S fields"]]:
-    """An RL update of every seed; `number`, from 0, among those of one agent step. Gives `metric_names`."""
+    """An RL update of every seed; `number`, from 0, among those of one round. Gives `metric_names`."""
 
     def one(agent: drq.Agent, replay: rp.Replay, root: Array, number: Array) -> tuple[SeedStates, Array]:
         key = _update_key(spec, "update", replay, root, number)
@@ -241,12 +314,39 @@ def _stream(root: Key[Array, ""], name: str, where: Int[Array, ""]) -> Key[Array
     return jax.random.fold_in(jax.random.fold_in(root, _STREAMS[name]), where)
 
 
+def _each_lane(spec: LearnerSpec, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for each lane; with one lane the function itself, so that nothing of it changes."""
+    return function if spec.lanes == 1 else jax.vmap(function)
+
+
+def _places(spec: LearnerSpec, first: Int[Array, ""]) -> Int[Array, "*lanes"]:
+    """Places in the run of transitions that are added together, one of each lane, from `first` on."""
+    return first if spec.lanes == 1 else first + jnp.arange(spec.lanes, dtype=jnp.int32)
+
+
 def _update_key(spec: LearnerSpec, purpose: str, replay: rp.Replay, root: Array, number: Array) -> Key[Array, ""]:
-    return _stream(root, purpose, replay.storage.clock * spec.config.replay_ratio + number)
+    """The key of an update. Places count updates, from a number that depends on the ratio alone."""
+    clock, config = replay.storage.clock, spec.config
+    if config.updates_per_step:
+        return _stream(root, purpose, clock * config.updates_per_step + number)
+    return _stream(root, purpose, (clock - spec.lanes) // config.steps_per_update + 1 + number)
+
+
+def _note(spec: LearnerSpec, agent: drq.Agent, frame: dict[str, Array]) -> drq.Agent:
+    """Let observations enter the normaliser: one, or one of each lane."""
+    note = drq.note_observation if spec.lanes == 1 else drq.note_observations
+    return note(spec.spaces.obs, agent, frame)
 
 
 def _random(spec: LearnerSpec, root: Array, obs: dict[str, Array], where: Int[Array, ""]) -> PendingTransition:
     action = drq.random_action(spec.spaces.action, _stream(root, "random", where))
+    return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
+
+
+def _by_policy(
+    spec: LearnerSpec, net: drq.Networks, root: Array, obs: dict[str, Array], where: Int[Array, ""]
+) -> PendingTransition:
+    action = drq.explore(spec.config, net, obs, _stream(root, "explore", where))
     return PendingTransition(spec.spaces.obs.newest_frames(obs), action)
 
 

@@ -13,9 +13,12 @@ from dr_q.networks.encoder import (
     VectorBranch,
     conv_outputs,
 )
-from dr_q.networks.layers import MLP, Conv, Linear, product
-from dr_q.networks.norm import Activation, NormResiduals, norm_backward, norm_forward, normed
+from dr_q.networks.half import HalfWeight, Weight, norm_types
+from dr_q.networks.layers import MLP, Conv, Linear, product, product_back, product_of_weight
+from dr_q.networks.mixed import for_compute
+from dr_q.networks.norm import Activation, NormResiduals, NormTypes, norm_backward, norm_forward, normed
 from dr_q.networks.normaliser import Normaliser
+from dr_q.networks.packed_convolutions import packs_images
 from dr_q.networks.torch_names import (
     actor_from_torch,
     critic_from_torch,
@@ -31,9 +34,11 @@ __all__ = [
     "Critic",
     "DiscreteActor",
     "Encoder",
+    "HalfWeight",
     "ImageBranch",
     "Linear",
     "NormResiduals",
+    "NormTypes",
     "Normaliser",
     "Predictor",
     "RewardPrediction",
@@ -42,14 +47,20 @@ __all__ = [
     "StepPrediction",
     "TwinCritic",
     "VectorBranch",
+    "Weight",
     "actor_from_torch",
     "conv_outputs",
     "critic_from_torch",
     "discrete_actor_from_torch",
     "encoder_from_torch",
+    "for_compute",
     "init_actor",
     "norm_backward",
     "norm_forward",
+    "norm_types",
     "normed",
+    "packs_images",
     "product",
+    "product_back",
+    "product_of_weight",
 ]

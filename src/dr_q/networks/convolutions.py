@@ -17,7 +17,7 @@ from dr_q.config import Activation
 from dr_q.networks.layers import Conv, convolve
 from dr_q.networks.norm import ACTIVATIONS
 
-_SLOPES_BY_OUTPUT: dict[Activation, Callable[[Array], Array]] = {
+SLOPES_BY_OUTPUT: dict[Activation, Callable[[Array], Array]] = {
     "elu": lambda y: jnp.where(y > 0, 1.0, y + 1),
     "relu": lambda y: (y > 0).astype(y.dtype),
 }
@@ -33,7 +33,7 @@ def conv_features(activation: Activation, convs: tuple[Conv, ...], obs: Images) 
 
 
 def _forward(activation: Activation, convs: tuple[Conv, ...], obs: Images) -> Maps:
-    maps, x = [], _scaled(obs)
+    maps, x = [], _scaled(obs).astype(convs[0].weight.dtype)  # float32, unless an export is checked in float64
     for conv in convs:
         x = ACTIVATIONS[activation](conv(x))
         maps.append(x)
@@ -46,7 +46,7 @@ def _backward(
     """Gradients of the layers' weights, from the last layer to the first."""
     of_convs = []
     for conv, x, y in reversed(list(zip(convs, [_scaled(obs), *maps[:-1]], maps, strict=True))):
-        gradient = gradient * _SLOPES_BY_OUTPUT[activation](y)
+        gradient = gradient * SLOPES_BY_OUTPUT[activation](y)
         _, pull = jax.vjp(functools.partial(convolve, stride=conv.stride), x, conv.weight)
         of_bias = jnp.sum(gradient, axis=(0, 2, 3))
         gradient, of_weight = pull(gradient)

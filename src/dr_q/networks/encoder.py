@@ -9,9 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt8
 
 from dr_q.config import Activation
+from dr_q.equations import StoredImages
 from dr_q.networks.convolutions import conv_features
+from dr_q.networks.half import HalfWeight, norm_types
 from dr_q.networks.layers import MLP, Conv, Linear, pad_last, padded_input, padded_width, product
 from dr_q.networks.norm import ACTIVATIONS, normed
+from dr_q.networks.packed_convolutions import packed_conv_features
 from dr_q.spaces import Image, ObsSpec, Spaces, Vector
 
 _CONV_CHANNELS = 32
@@ -85,9 +88,11 @@ class ImageBranch(eqx.Module):
         """The layer that gives the branch's share of z_s, before its norm."""
         return self.linear
 
-    def features(self, x: UInt8[Array, "B c h w"]) -> Float[Array, "B features"]:
+    def features(self, x: UInt8[Array, "B c h w"] | StoredImages) -> Float[Array, "B features"]:
         """What the last layer is given."""
-        maps: Array = conv_features(self.activation, self.convs, x)  # pyright: ignore[reportAssignmentType] - jax.custom_vjp loses the type
+        packed = isinstance(x, StoredImages) or isinstance(self.convs[0].weight, HalfWeight)
+        convolve = packed_conv_features if packed else conv_features
+        maps: Array = convolve(self.activation, self.convs, x)  # pyright: ignore[reportAssignmentType] - jax.custom_vjp loses the type
         return maps.reshape(maps.shape[0], -1)
 
 
@@ -111,11 +116,12 @@ class StateEncoder(eqx.Module):
         }
         return StateEncoder(branches, activation)
 
-    def __call__(self, obs: dict[str, Array]) -> Float[Array, "*B zs"]:
+    def __call__(self, obs: dict[str, Any]) -> Float[Array, "*B zs"]:
         """Latent state of each observation."""
         shares = [product(branch.features(obs[name]), branch.last.weight) for name, branch in self.branches.items()]
         biases = [branch.last.bias for branch in self.branches.values()]
-        return normed(sum(shares[1:], shares[0]), sum(biases[1:], biases[0]), self.activation, biases[0].size)
+        types = norm_types(next(iter(self.branches.values())).last.weight)
+        return normed(sum(shares[1:], shares[0]), sum(biases[1:], biases[0]), self.activation, biases[0].size, types)
 
 
 class StateActionEncoder(eqx.Module):
@@ -128,7 +134,7 @@ class StateActionEncoder(eqx.Module):
     embed_action: Linear
     from_state: Linear
     """The first layer's part for z_s, and its bias."""
-    from_action: Float[Array, "hidden za"]
+    from_action: Any
     """The first layer's part for z_a."""
     hidden2: Linear
     output: Linear
@@ -165,8 +171,9 @@ class StateActionEncoder(eqx.Module):
         self, state_half: Float[Array, "*B hidden"], action_half: Float[Array, "*B hidden"]
     ) -> Float[Array, "*B zsa"]:
         """z_sa from the two halves of the first layer."""
-        y = normed(state_half, action_half, self.activation, self.width)
-        return self.output(self.hidden2.normed(y, self.activation, self.width))
+        types = norm_types(self.from_state.weight, self.hidden2.weight)
+        y = normed(state_half, action_half, self.activation, self.width, types)
+        return self.output(self.hidden2.normed(y, self.activation, self.width, self.output.weight))
 
 
 class Predictor(eqx.Module):
@@ -227,7 +234,7 @@ class Encoder(eqx.Module):
             ),
         )
 
-    def z_s(self, obs: dict[str, Array]) -> Float[Array, "*B zs"]:
+    def z_s(self, obs: dict[str, Any]) -> Float[Array, "*B zs"]:
         """Latent state, z_s = f(s) (Eq. 5)."""
         return self.state(obs)
 

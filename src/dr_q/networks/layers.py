@@ -10,7 +10,7 @@ gradient and stay 0.
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from dr_q.config import Activation
+from dr_q.networks.half import HalfWeight, Weight, half_back, half_of_weight, half_product, norm_types
 from dr_q.networks.norm import normed
 
 _GAIN = math.sqrt(2)
@@ -48,9 +49,21 @@ def xavier_uniform(key: Key[Array, ""], shape: tuple[int, ...], fan_in: int, fan
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
-def product(x: Float[Array, "*B n_in"], weight: Float[Array, "n_out n_in"]) -> Float[Array, "*B n_out"]:
+def product(x: Float[Array, "*B n_in"], weight: Weight) -> Float[Array, "*B n_out"]:
     """Each x times the weight."""
+    if isinstance(weight, HalfWeight):
+        return half_product(x, weight)  # pyright: ignore[reportReturnType] - jax.custom_vjp loses the type
     return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
+
+
+def product_back(of_output: Float[Array, "*B n_out"], weight: Weight) -> Float[Array, "*B n_in"]:
+    """The gradient of x from that of `product`."""
+    return half_back(of_output, weight) if isinstance(weight, HalfWeight) else of_output @ weight
+
+
+def product_of_weight(x: Float[Array, "N n_in"], of_output: Float[Array, "N n_out"], weight: Weight) -> Weight:
+    """The gradient of the weight from that of `product`."""
+    return half_of_weight(x, of_output) if isinstance(weight, HalfWeight) else of_output.T @ x
 
 
 def convolve(
@@ -65,7 +78,8 @@ def convolve(
 class Linear(eqx.Module):
     """weight @ x + bias."""
 
-    weight: Float[Array, "n_out n_in"]
+    weight: Any
+    """[n_out, n_in], or a `HalfWeight` of it."""
     bias: Float[Array, "n_out"]
 
     @staticmethod
@@ -78,9 +92,12 @@ class Linear(eqx.Module):
         y = product(x, self.weight)
         return y + jnp.broadcast_to(self.bias, y.shape)
 
-    def normed(self, x: Float[Array, "*B n_in"], activation: Activation, width: int) -> Float[Array, "*B n_out"]:
-        """activation(LayerNorm(.)) of what this layer gives."""
-        return normed(product(x, self.weight), self.bias, activation, width)
+    def normed(
+        self, x: Float[Array, "*B n_in"], activation: Activation, width: int, following: Any = None
+    ) -> Float[Array, "*B n_out"]:
+        """activation(LayerNorm(.)) of what this layer gives; `following` is what it is multiplied with next."""
+        types = norm_types(self.weight, following)
+        return normed(product(x, self.weight), self.bias, activation, width, types)
 
     def padded(self, n_in: int, n_out: int) -> "Linear":
         """The same with zero inputs and outputs up to these numbers."""
@@ -94,7 +111,8 @@ class Conv(eqx.Module):
     """A 3x3 convolution without padding, channels first."""
 
     KERNEL: ClassVar[int] = 3
-    weight: Float[Array, "c_out c_in 3 3"]
+    weight: Any
+    """[c_out, c_in, 3, 3], or a `HalfWeight` of it."""
     bias: Float[Array, "c_out"]
     stride: int = eqx.field(static=True)
 
@@ -155,5 +173,5 @@ class MLP(eqx.Module):
 
     def hidden(self, x: Float[Array, "*B n_in"]) -> Float[Array, "*B hidden"]:
         """What the output layer is given."""
-        y = self.hidden1.normed(x, self.activation, self.width)
-        return self.hidden2.normed(y, self.activation, self.width)
+        y = self.hidden1.normed(x, self.activation, self.width, self.hidden2.weight)
+        return self.hidden2.normed(y, self.activation, self.width, self.output.weight)

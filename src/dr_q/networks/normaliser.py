@@ -1,5 +1,7 @@
 """Running mean and variance of the numbers in observations (`normalise_observations`); ours, not the paper's."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -62,7 +64,7 @@ class Normaliser(eqx.Module):
             variances[name] = jnp.where(part.is_number, new, 1.0)
         return Normaliser(count, means, variances)
 
-    def __call__(self, obs: dict[str, Array]) -> dict[str, Array]:
+    def __call__(self, obs: dict[str, Any]) -> dict[str, Any]:
         """Observations with any leading axes, the parts normalised."""
         return {**obs, **{name: self._normalised(name, obs[name]) for name in self.mean}}
 
