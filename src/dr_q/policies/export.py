@@ -1,30 +1,40 @@
-"""A policy to give away: encoder f and actor of one seed, in few bytes, with a card that says what it is."""
+"""A policy to give away: encoder f and actor of one seed in one of several forms, with a card that says what it is."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import jax
 import numpy as np
 
-from dr_q.kit import ConfigError, RunFolderError, spelled
-from dr_q.paper import paper_tasks, published_score
-from dr_q.policies.policy import load
-from dr_q.policies.watch import evaluate_policy, returns_text
+from dr_q.agent.named_arrays import fill_tree, named_arrays
+from dr_q.kit import ConfigError, RunFolderError, ToolError, spelled
+from dr_q.policies.card import CardFacts, model_card
+from dr_q.policies.policy import Policy, load
+from dr_q.policies.portable.check import (
+    LARGEST_DIFFERENCE,
+    LARGEST_FLOAT16_DIFFERENCE,
+    Difference,
+    Latency,
+    compare_networks,
+    compare_with_policy,
+    latency,
+    own_rounding,
+    sample_observations,
+    timed,
+)
+from dr_q.policies.portable.forms import check_packages, open_form, write_form
+from dr_q.policies.portable.model import Precision, portable_policy
+from dr_q.policies.watch import evaluate_loaded
 from dr_q.report import read_results
 from dr_q.report.results import changes_of, train_command
-from dr_q.run_folder import (
-    check_new_folder,
-    policy_file,
-    policy_record,
-    read_policy_weights,
-    read_run_json,
-    run_of_policy,
-    write_policies,
-)
+from dr_q.run_folder import check_new_folder, policy_file, read_run_json, run_of_policy, write_policies
 from dr_q.settings import callable_name
-from dr_q.spaces import Image, spaces_from_json
 
-Precision = Literal["float16", "float32"]
+Format = Literal["safetensors", "onnx", "numpy", "torch"]
+_MOST_SEEN = 500
+"""Observations of the card's episodes that are kept to compare the export on."""
 
 
 class Exported(NamedTuple):
@@ -36,137 +46,159 @@ class Exported(NamedTuple):
     """Bytes of the weights."""
     returns: np.ndarray | None
     """Of fresh episodes with these weights; None if none were asked for."""
+    difference: float
+    """The largest from our own policy with the same weights, of actions in [-1, 1]; of logits relative to them."""
+    rounding: float | None
+    """The largest from our own policy before its weights were rounded to float16; None for float32."""
+    latency: Latency
+    """Of one action here."""
 
 
 def export_policy(
-    path: Path, out: Path, seed: int | None = None, precision: Precision = "float16", episodes: int = 10
+    path: Path,
+    out: Path,
+    seed: int | None = None,
+    precision: Precision = "float32",
+    episodes: int = 10,
+    form: Format = "safetensors",
 ) -> Exported:
-    """Write a run's policy to a folder of its own, with a model card; evaluate it as it was written."""
+    """Write a run's policy to a folder of its own, with a model card.
+
+    What was written is read again and compared with the policy on 1,000 observations. The folder is there whole or not
+    at all.
+
+    Args:
+        path: A run's folder, or a policy folder.
+        out: The new folder.
+        seed: Which of the run's seeds; by default the one whose last evaluation was best.
+        precision: Of the weights. Actions are always computed in float32.
+        episodes: Fresh episodes played with these weights, for the card; 0 for none.
+        form: safetensors for dr-q itself; onnx, numpy and torch for use without dr-q.
+
+    Raises:
+        ToolError: If the export's actions differ from the policy's by more than is allowed.
+    """
     check_new_folder(out)
-    record = policy_record(path)
-    if episodes and callable_name(record["task"]):
+    if form != "safetensors":
+        check_packages(form)
+    policy = load(path, seed)  # refuses weights of another version
+    if episodes and callable_name(policy.task):
         raise ConfigError(
-            f"{record['task']} can only be made by your own code, so it cannot be evaluated here; "
+            f"{policy.task} can only be made by your own code, so it cannot be evaluated here; "
             f"give {spelled('episodes')} 0"
         )
-    file, seed = policy_file(path, record, seed)
-    whole, spaces = read_policy_weights(file, record), spaces_from_json(record["spaces"])
-    with np.errstate(over="ignore"):  # it is said below, in words
-        # What normalises observations stays as it is: its counts and variances may be large.
-        weights = {n: x if n.startswith("normaliser.") else x.astype(precision) for n, x in whole.items()}
-    for name, x in weights.items():
-        if not np.isfinite(whole[name]).all():
-            raise RunFolderError(
-                f"seed {seed} has diverged: {name} of {file} is NaN or infinite; choose another {spelled('seed')}"
-            )
-        if not np.isfinite(x).all():
-            raise ConfigError(f"{name} of {file} is NaN or infinite in {precision}; use {spelled('precision')} float32")
-    training = _training(path, seed, record["agent_steps"])
-    record |= {"training": training} if training else {}
-    of_seeds = load(path, seed).returns  # refuses weights of another version
+    training = _training(path, policy.seed, policy.agent_steps)
+    policy.record |= {"training": training} if training else {}
+    written = _rounded(policy, precision, path)
+    seen = _Seen(written)
     part = out.resolve().with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
     shutil.rmtree(part, ignore_errors=True)
     try:
-        write_policies(part, spaces, {**record, "best_seed": seed, "seeds": [seed]}, {seed: weights})
-        returns = evaluate_policy(part, seed, episodes)[1] if episodes else None
-        size = (part / file.name).stat().st_size
-        (part / "README.md").write_text(_card(record, seed, of_seeds, precision, size, returns))
+        returns = evaluate_loaded(seen, episodes) if episodes else None
+        observations = sample_observations(written, seen.observations)
+        size, difference, took = _write(written, form, precision, part, observations)
+        rounding = compare_networks(policy, written, observations).largest if precision == "float16" else None
+        said = _checked(form, difference, LARGEST_DIFFERENCE + own_rounding(written, observations), rounding)
+        facts = CardFacts(form, precision, size, returns, said)
+        (part / "README.md").write_text(model_card(written, facts))
         part.replace(out)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return Exported(out, seed, size, returns)
+    return Exported(out, policy.seed, size, returns, difference.largest, rounding, took)
 
 
-def _card(
-    record: dict[str, Any],
-    seed: int,
-    of_seeds: dict[int, float],
-    precision: Precision,
-    size: int,
-    returns: np.ndarray | None,
-) -> str:
-    """The model card; shorter where nothing is known of the training."""
-    task, preset, steps = record["task"], record.get("preset", "dr.q"), record["agent_steps"]
-    training = record.get("training", {})
-    last = training.get("evaluation")
-    known, published = paper_tasks().get(task), published_score(task)
-    chosen = ""
-    if of_seeds and of_seeds[seed] == max(of_seeds.values()) and len(of_seeds) > 1:
-        chosen = f" Its last evaluation was the best of {len(of_seeds)} seeds: it says little about the others."
-    rows = []
-    if last is not None:
-        rows.append(
-            f"| evaluated while training, {_episodes(last['episodes'])} | "
-            f"{last['return']:.1f} +- {last['return_std']:.1f} |"
+def _rounded(policy: Policy, precision: Precision, path: Path) -> Policy:
+    """The policy with the weights that are written."""
+    weights = named_arrays(policy.networks)
+    with np.errstate(over="ignore"):  # it is said below, in words
+        rounded = {name: _in_precision(name, x, precision) for name, x in weights.items()}
+    for name, x in rounded.items():
+        if not np.isfinite(weights[name]).all():
+            raise RunFolderError(
+                f"seed {policy.seed} has diverged: {name} of {path} is NaN or infinite; "
+                f"choose another {spelled('seed')}"
+            )
+        if not np.isfinite(x).all():
+            raise ConfigError(f"{name} of {path} is NaN or infinite in {precision}; use {spelled('precision')} float32")
+    networks = fill_tree(policy.networks, rounded, str(path))
+    return Policy(jax.tree.map(jax.numpy.asarray, networks), policy.record, policy.seed)
+
+
+def _in_precision(name: str, x: np.ndarray, precision: Precision) -> np.ndarray:
+    """An array as it is written: what normalises observations stays as it is, its numbers may be large."""
+    return x if name.startswith("normaliser.") else x.astype(precision)
+
+
+def _write(
+    policy: Policy, form: Format, precision: Precision, folder: Path, observations: Mapping[str, np.ndarray]
+) -> tuple[int, Difference, Latency]:
+    """Write a form; gives the weights' bytes, how what was written differs from the policy, and its latency."""
+    if form == "safetensors":
+        weights = {name: _in_precision(name, x, precision) for name, x in named_arrays(policy.networks).items()}
+        own = {"best_seed": policy.seed, "seeds": [policy.seed], "agent_steps": policy.agent_steps}
+        record = {**policy.record, **own}
+        write_policies(folder, policy.spaces, record, {policy.seed: weights})
+        again = load(folder)
+        one = {name: x[:1] for name, x in observations.items()}
+        size = policy_file(folder, again.record, None)[0].stat().st_size
+        return size, compare_networks(policy, again, observations), timed(lambda: again.act_parts(one))
+    portable = portable_policy(policy, precision)
+    weights_file, *_ = write_form(form, portable, folder)
+    runner = open_form(form, folder)
+    difference = compare_with_policy(policy, portable.spec, runner, observations)
+    took = latency(portable.spec, runner, policy.spaces.obs, observations)
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return weights_file.stat().st_size, difference, took
+
+
+def _checked(form: Format, difference: Difference, allowed: float, rounding: float | None) -> str:
+    """What was compared, in a sentence.
+
+    Raises:
+        ToolError: If the export is another policy.
+    """
+    if difference.largest > allowed:
+        raise ToolError(
+            f"the export in {form} was not kept: its actions differ from the policy's by up to "
+            f"{difference.largest:.1e}, allowed are {allowed:.1e}; use another {spelled('format')}"
         )
-    if len(of_seeds) > 1:
-        average = sum(of_seeds.values()) / len(of_seeds)
-        rows.append(f"| mean of all {len(of_seeds)} seeds of the run, then | {average:.1f} |")
-    if returns is not None:
-        rows.append(f"| this file, {_episodes(len(returns), 'fresh ')} | {returns_text(returns)} |")
-    if known is not None and published is not None:
-        rows.append(f"| the paper's DR.Q after {known.agent_steps:,} steps, mean of ten seeds | {published.mean:g} |")
-    lines = [
-        "---",
-        "library_name: dr-q",
-        "tags: [reinforcement-learning, continuous-control, dr.q]",
-        "---",
-        f"# {task}, {preset}, seed {seed}, {steps:,} agent steps",
-        "",
-        f"State encoder f and actor, {precision}, {size / 2**20:.1f} MiB.{chosen}",
-        "",
-        "| | return, mean +- standard deviation over episodes |",
-        "|---|---|",
-        *rows,
-        "",
-        "```python",
-        "import dr_q",
-        "",
-        'policy = dr_q.load("THIS FOLDER")',
-        *_use(record),
-        "```",
-    ]
-    if not callable_name(task):
-        lines.append("`dr-q eval THIS_FOLDER` plays episodes, `dr-q video THIS_FOLDER` records one.")
-    if training:
-        lines += [
-            "",
-            "## Training",
-            f"`{training['command']}`; all settings are in `policy.json`.",
-            "",
-            ", ".join(f"{name} {version}" for name, version in training["versions"].items()) + ".",
-        ]
-    lines += [
-        "",
-        "## Limits",
-        "Made for this task, its observations and its simulator; other versions of the physics may give other",
-        "returns. Noise, starts that the task does not make and other goals were not tried. Not for real robots.",
-        "",
-    ]
-    return "\n".join(lines)
+    said = (
+        f"On {difference.observations:,} observations the actions of this export differ by at most "
+        f"{difference.largest:.1e} from the policy's, computed in float64; those of dr-q's own float32 program by "
+        f"{allowed - LARGEST_DIFFERENCE:.1e} (actions between -1 and 1; logits: of the largest)."
+    )
+    if rounding is None:
+        return said
+    if rounding > LARGEST_FLOAT16_DIFFERENCE:
+        raise ToolError(
+            f"the export was not kept: weights in float16 change this policy's actions by up to {rounding:.1e}, "
+            f"allowed are {LARGEST_FLOAT16_DIFFERENCE:g}; use {spelled('precision')} float32"
+        )
+    return f"{said} Rounding the weights to float16 changed actions by at most {rounding:.1e}."
 
 
-def _use(record: dict[str, Any]) -> list[str]:
-    obs = spaces_from_json(record["spaces"]).obs
-    (_, part), *others = obs.parts
-    if others:
-        names = ", ".join(f"{name} {part.frame_shape}" for name, part in obs.parts)
-        return [
-            "playing = policy.episode()  # anew after every reset",
-            "action = playing.act(obs)  # one observation after the other, as the environment gives it:",
-            f"# {names}; images uint8, here channels first",
-        ]
-    if not isinstance(part, Image):
-        return [f"action = policy.act(obs)  # observations {part.shape}, actions in the environment's units"]
-    image = (part.height, part.width, part.channels)
-    return [
-        "playing = policy.episode()  # anew after every reset",
-        f"action = playing.act(image)  # uint8 {image}, one after the other; actions in the environment's units",
-    ]
+class _Seen(Policy):
+    """The policy, keeping some of the observations that it is given: each with the same probability."""
 
+    def __init__(self, policy: Policy):
+        super().__init__(policy.networks, policy.record, policy.seed)
+        self._kept: list[dict[str, np.ndarray]] = []
+        self._count, self._rng = 0, np.random.default_rng(0)
 
-def _episodes(count: int, kind: str = "") -> str:
-    return f"{count} {kind}episode{'s' if count != 1 else ''}"
+    def act_parts(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The policy's actions."""
+        self._count += 1
+        at = self._count - 1 if self._count <= _MOST_SEEN else int(self._rng.integers(self._count))
+        if at < _MOST_SEEN:
+            self._kept[at : at + 1] = [{name: np.array(x) for name, x in obs.items()}]
+        return super().act_parts(obs)
+
+    @property
+    def observations(self) -> dict[str, np.ndarray] | None:
+        """By part; None if there were none."""
+        if not self._kept:
+            return None
+        return {name: np.concatenate([obs[name] for obs in self._kept]) for name in self._kept[0]}
 
 
 def _training(path: Path, seed: int, agent_steps: int) -> dict[str, Any] | None:
@@ -178,6 +210,7 @@ def _training(path: Path, seed: int, agent_steps: int) -> dict[str, Any] | None:
     results = read_results([run])
     last = next((r for r in results if (r.seed, r.agent_steps) == (seed, agent_steps)), None)
     training = {"command": train_command({**info, "changed": changes_of(info)}), "versions": info["versions"]}
+    training |= {name: info[name] for name in ("started_from", "earlier_environments") if name in info}
     if last is not None:
         more = {"return_std": float(last.more["return_std"]), "episodes": int(last.more["episodes"])}
         training["evaluation"] = {"return": last.score, **more}

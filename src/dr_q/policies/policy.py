@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -11,8 +11,27 @@ import numpy as np
 from dr_q import agent as drq
 from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.config import config_from_json
-from dr_q.run_folder import POLICY_FOLDER, policy_file, policy_record, read_policy_weights, write_policies
-from dr_q.spaces import SINGLE, Image, Part, Spaces, Vector, at_path, one_hot, spaces_from_json, to_env_action
+from dr_q.run_folder import (
+    BEST_FOLDER,
+    POLICY_FOLDER,
+    policy_file,
+    policy_folder,
+    policy_record,
+    read_policy_weights,
+    write_policies,
+)
+from dr_q.spaces import (
+    SINGLE,
+    Image,
+    Part,
+    Spaces,
+    Vector,
+    at_path,
+    one_hot,
+    spaces_from_json,
+    spaces_to_json,
+    to_env_action,
+)
 
 _act = jax.jit(lambda networks, obs: networks(obs))
 
@@ -27,6 +46,8 @@ class Policy:
 
     def __init__(self, networks: drq.PolicyNetworks, record: Mapping[str, Any], seed: int):
         self._networks = networks
+        self.record: dict[str, Any] = dict(record)
+        """What its folder says of it: task, config, agent_steps, ..."""
         self.spaces: Spaces = spaces_from_json(record["spaces"])
         """What it observes, and how it acts."""
         self._to_env = to_env_action(self.spaces.action)
@@ -36,10 +57,25 @@ class Policy:
         """Which of the run's seeds it is."""
         self.noise_dims: int = record.get("noise_dims", 0)
         """Dimensions of noise its observations end in."""
-        self.agent_steps: int = record["agent_steps"]
+        own = {int(s): steps for s, steps in record.get("agent_steps_of", {}).items()}
+        self.agent_steps: int = own.get(seed, record["agent_steps"])
         """Agent steps it was trained for."""
+        self.which: Literal["last", "best"] = "best" if own else "last"
+        """Whether it is of its run's last evaluation, or the best of its seed over time."""
         self.returns: dict[int, float] = {int(s): float(x) for s, x in record.get("returns", {}).items()}
-        """Of the last evaluation of every seed of its run."""
+        """Of the evaluation of every seed of its run after which this policy, or its seed's own, was saved."""
+        self.fresh_returns: dict[int, float] = {int(s): float(x) for s, x in record.get("fresh_returns", {}).items()}
+        """Of the best policies, on fresh episodes at the run's end: the evaluations that chose them are too high."""
+
+    def __repr__(self) -> str:
+        """What it is: task, which of the run's policies, step and seed."""
+        what = "best over time" if self.which == "best" else "last evaluation"
+        return f"<dr_q.Policy of {self.task}: {what}, step {self.agent_steps:,}, seed {self.seed}>"
+
+    @property
+    def networks(self) -> drq.PolicyNetworks:
+        """Its networks: state encoder f, actor, normaliser."""
+        return self._networks
 
     @property
     def obs_shape(self) -> tuple[int, ...]:
@@ -75,13 +111,17 @@ class Policy:
 
     def act_unit(self, obs: Any) -> np.ndarray:
         """The same as vectors in [-1, 1]; discrete actions as one-hot vectors."""
-        arrays = {name: self._array(name, part, obs) for name, part in self.spaces.obs.parts}
+        arrays = self.parts_of(obs)
         batches = {_batch_shape(x, self.spaces.obs[name].shape) for name, x in arrays.items()}
         if len(batches) > 1:
             raise ValueError(f"observation of {_shapes(arrays)}; expected one of each part, or batches of one size")
         (batch,) = batches
         actions = self.act_parts({name: x if batch else x[None] for name, x in arrays.items()})
         return actions if batch else actions[0]
+
+    def parts_of(self, obs: Any) -> dict[str, np.ndarray]:
+        """An observation, or a batch, by part, as the networks take it."""
+        return {name: self._array(name, part, obs) for name, part in self.spaces.obs.parts}
 
     def act_parts(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
         """The same for a batch of observations by part, as `dr_q.envs` gives them."""
@@ -207,17 +247,34 @@ def save_policies(
     write_policies(run / POLICY_FOLDER, spaces, {**record, "seeds": seeds}, by_seed)
 
 
-def load(path: str | Path, seed: int | None = None) -> Policy:
-    """A policy from a run's folder or its `policy` folder.
+def save_best_policies(
+    run: Path, spaces: Spaces, record: Mapping[str, Any], by_seed: Mapping[int, Mapping[str, np.ndarray]]
+) -> None:
+    """Write a run's `policy/best`: the record of all seeds, and the weights of those given."""
+    write_policies(run / POLICY_FOLDER / BEST_FOLDER, spaces, record, by_seed)
+
+
+def policy_of_seed(
+    policies: drq.PolicyNetworks, index: int, seed: int, spaces: Spaces, record: Mapping[str, Any]
+) -> Policy:
+    """The policy of one seed, from those of all."""
+    networks = jax.tree.map(lambda x: jax.numpy.asarray(np.asarray(x)[index]), policies)
+    return Policy(networks, {**record, "spaces": spaces_to_json(spaces)}, seed)
+
+
+def load(path: str | Path, seed: int | None = None, which: Literal["last", "best"] = "last") -> Policy:
+    """A policy from a run's folder or its `policy` folder. Its `agent_steps`, `seed` and `which` say what it is.
 
     Args:
         path: The folder.
-        seed: Which of the run's seeds; by default the one whose last evaluation was best.
+        seed: Which of the run's seeds; by default the one whose last evaluation was best, whatever `which` is.
+        which: "last": as of the last evaluation; "best": as of the evaluation of this seed with the highest return.
 
     Raises:
         RunFolderError: If there is no such policy.
         DamagedFileError: If a file is not whole.
     """
+    path = policy_folder(path, which)
     record = policy_record(path)
     file, seed = policy_file(path, record, seed)
     config, spaces = config_from_json(record["config"]), spaces_from_json(record["spaces"])

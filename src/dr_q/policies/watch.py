@@ -64,10 +64,15 @@ def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy
     if episodes < 1:
         raise ConfigError(f"{spelled('episodes')} must be at least 1, got {episodes}")
     policy = load(path, seed)
+    return policy, evaluate_loaded(policy, episodes)
+
+
+def evaluate_loaded(policy: Policy, episodes: int) -> np.ndarray:
+    """The same of a policy that is loaded."""
     env = environment_of(policy)
     try:
         starts = [stream_seed(policy.seed, "fresh", policy.agent_steps, episode) for episode in range(episodes)]
-        return policy, np.array([_episode(env, start, _act_of(policy)) for start in starts])
+        return np.array([_episode(env, start, _act_of(policy)) for start in starts])
     finally:
         env.close()
 
@@ -131,6 +136,16 @@ def frame_schedule(step_seconds: float | None) -> tuple[int, float]:
     return every, 1 / (step_seconds * every)
 
 
+def check_video_package() -> None:
+    """Refuse to record without the package that writes videos."""
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError(
+            "a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'"
+        ) from error
+
+
 def record_video(
     path: Path,
     out: Path,
@@ -139,16 +154,23 @@ def record_video(
     size: tuple[int, int] = VIDEO_SIZE,
 ) -> Recorded:
     """One episode of a saved policy as an MP4, in real time; `say` gets a line of progress now and then."""
-    try:
-        import imageio_ffmpeg
-    except ImportError as error:
-        raise MissingPackageError(
-            "a video needs imageio-ffmpeg, which is not installed: pip install 'dr-q[video]'"
-        ) from error
+    check_video_package()
     if out.suffix.lower() != ".mp4":
         raise ConfigError(f"{spelled('out')} {out} is not an MP4 file's name; end it in .mp4")
     policy = load(path, seed)
-    env = environment_of(policy, render=True)
+    return record_episode(policy, environment_of(policy, render=True), out, say, size)
+
+
+def record_episode(
+    policy: Policy,
+    env: Env,
+    out: Path,
+    say: Callable[[str], None] = lambda _: None,
+    size: tuple[int, int] = VIDEO_SIZE,
+) -> Recorded:
+    """One episode of a policy in an environment that can be drawn, which is closed after it."""
+    import imageio_ffmpeg
+
     every, rate = frame_schedule(env.spec.step_seconds)
     most = "" if env.spec.episode_length is None else f" of {env.spec.episode_length:,} at most"
     total, steps, frames, said = 0.0, 0, 1, time.monotonic()
