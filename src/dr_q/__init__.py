@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dr_q.replay import Replay
     from dr_q.run_folder import Evaluation
     from dr_q.training.api import train
+    from dr_q.training.callbacks import Callback, Stop
     from dr_q.training.loop import TrainResult
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Agent": "dr_q.agent",
     "PRESETS": "dr_q.config",
+    "Callback": "dr_q.training.callbacks",
     "Config": "dr_q.config",
     "ConfigError": "dr_q.kit",
     "DamagedFileError": "dr_q.kit",
@@ -52,6 +54,7 @@ _HOME = {
     "Policy": "dr_q.policies",
     "Replay": "dr_q.replay",
     "RunFolderError": "dr_q.kit",
+    "Stop": "dr_q.training.callbacks",
     "TaskError": "dr_q.kit",
     "ToolError": "dr_q.kit",
     "TrainResult": "dr_q.training.loop",
@@ -71,6 +74,7 @@ _HOME = {
 __all__ = [
     "PRESETS",
     "Agent",
+    "Callback",
     "Config",
     "ConfigError",
     "DamagedFileError",
@@ -83,6 +87,7 @@ __all__ = [
     "Policy",
     "Replay",
     "RunFolderError",
+    "Stop",
     "TaskError",
     "ToolError",
     "TrainResult",

@@ -19,6 +19,7 @@ import numpy as np
 from dr_q.kit import ConfigError, DamagedFileError, did_you_mean, spelled
 
 Activation = Literal["elu", "relu"]
+Compute = Literal["float32", "mixed"]
 
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
 _BOUNDS = {"least": "at least", "above": "more than", "most": "at most", "below": "under"}
@@ -60,6 +61,8 @@ class Setting:
     """What is used if it is not given, in words, where the default does not say it."""
     metavar: str = ""
     """What stands for its value in `--help`; by default its kind."""
+    read: Callable[[str], Any] | None = None
+    """How a value is read from text, where its kind does not say it; ValueError if it cannot be."""
 
     def describe(self) -> str:
         """Its help, with the paper's name and symbol."""
@@ -124,9 +127,10 @@ def shortened(value: Any) -> str:
 
 
 def base_kind(kind: Any) -> Any:
-    """A type without `| None`."""
+    """A type without `| None`; of `int | float`, float."""
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        (kind,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
+        kinds = [part for part in typing.get_args(kind) if part is not types.NoneType]
+        kind = float if set(kinds) == {int, float} else kinds[0]
     return kind
 
 
@@ -172,15 +176,16 @@ def check_settings(values: Any) -> None:
 
 
 def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
-    """Settings by their names of today, where old ones (`Setting.aliases`) were given.
+    """Settings by their fields' names, where old ones (`Setting.aliases`) or users' (`Setting.called`) were given.
 
     Raises:
         ConfigError: If a setting was given by both names.
     """
-    renamed = {old: name for kind in kinds for name, (_, s) in settings_of(kind).items() for old in s.aliases}
+    declared = [(name, s) for kind in kinds for name, (_, s) in settings_of(kind).items()]
+    renamed = {old: name for name, s in declared for old in (*s.aliases, s.called) if old}
     for old, name in renamed.items():
         if old in given and name in given:
-            raise ConfigError(f"{spelled(name)} is given twice: {spelled(old)} is an old name for it")
+            raise ConfigError(f"{spelled(name)} is given twice: {spelled(old)} is another name for it")
     return {renamed.get(name, name): value for name, value in given.items()}
 
 
@@ -196,6 +201,24 @@ def _is_reward_range(x: Any) -> bool:
     return len(x) == 2 and all(map(_is_number, x)) and -LARGEST_BIN <= x[0] < x[1] <= LARGEST_BIN
 
 
+_MOST_RATIO = 1_000
+
+
+def _is_ratio(x: Any) -> bool:
+    if not _is_number(x) or x <= 0:
+        return False
+    return 1 <= x <= _MOST_RATIO and x == int(x) if x >= 1 else round(1 / x) <= _MOST_RATIO and x == 1 / round(1 / x)
+
+
+def _read_ratio(text: str) -> int | float:
+    """A ratio as it is written: 2, 1/4, 0.25."""
+    if text.startswith("1/"):
+        if not 0 < int(text[2:]) <= _MOST_RATIO:
+            raise ValueError
+        return 1 / int(text[2:])
+    return int(text) if text.lstrip("+-").isdecimal() else float(text)
+
+
 def _is_parts(x: Any) -> bool:
     return isinstance(x, str) and all(name.strip() for name in x.split(","))
 
@@ -204,7 +227,7 @@ NORMALISE_NONE, NORMALISE_ALL = "none", "all"
 """Values of `normalise_observations` besides names of parts."""
 _ACTIVATIONS = typing.get_args(Activation)
 _DATA, _TARGETS, _SAMPLING, _ENCODER = "Acting and data", "Targets and returns", "Sampling", "Encoder"
-_ACTOR, _CRITICS, _MRQ = "Actor", "Critics", "MR.Q only"
+_ACTOR, _CRITICS, _MRQ, _COMPUTE = "Actor", "Critics", "MR.Q only", "Arithmetic"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,17 +236,20 @@ class Config:
 
     exploration_steps: int = setting(
         10_000,
-        "agent steps with uniformly random actions, before any update",
-        group=_DATA, paper="Exploration steps", unit="agent steps", least=1, most=MOST_STEPS,
+        "agent steps with uniformly random actions, before any update; 0 needs init or prefill, and is the default "
+        "with init",
+        group=_DATA, paper="Exploration steps", unit="agent steps", least=0, most=MOST_STEPS,
     )  # fmt: skip
     exploration_noise: float = setting(
         0.2,
         "standard deviation of the normal noise on actions in [-1, 1]",
         group=_DATA, paper="Exploration noise", least=0, most=1_000,
     )  # fmt: skip
-    replay_ratio: int = setting(
-        1, "RL updates for each agent step", group=_DATA, paper="Replay ratio (UTD)", least=1, most=1_000
-    )
+    replay_ratio: int | float = setting(
+        1, "RL updates for each agent step; 1/4 is one for every 4", group=_DATA, paper="Replay ratio (UTD)",
+        metavar="N", read=_read_ratio,
+        check=(f"a whole number between 1 and {_MOST_RATIO}, or 1/2, 1/3, ... 1/{_MOST_RATIO}", _is_ratio),
+    )  # fmt: skip
     replay_capacity: int = setting(
         1_000_000,
         "slots of the replay buffer; a run allocates only what it can fill",
@@ -245,6 +271,11 @@ class Config:
         250,
         "RL updates between copies to the target networks, and encoder updates at each copy",
         group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1, most=100_000,
+    )  # fmt: skip
+    encoder_updates: int = setting(
+        0,
+        "encoder updates at each copy to the target networks, if not as many as target_period; 0: as many",
+        group=_TARGETS, unit="updates", least=0, most=100_000,
     )  # fmt: skip
     target_noise: float = setting(
         0.2,
@@ -393,9 +424,42 @@ class Config:
         most=_MOST_WEIGHT,
     )
 
+    compute: Compute = setting(
+        "float32",
+        "arithmetic of updates: float32, or mixed, with 16-bit operands of large products; acting stays float32",
+        group=_COMPUTE, choices=typing.get_args(Compute),
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+        if self.replay_ratio >= 1:  # one spelling of it in files
+            object.__setattr__(self, "replay_ratio", int(self.replay_ratio))
+
+    @property
+    def updates_per_step(self) -> int:
+        """RL updates for each agent step; 0 if there is less than one."""
+        return int(self.replay_ratio)
+
+    @property
+    def steps_per_update(self) -> int:
+        """Agent steps for each RL update; 1 if there are several updates for each."""
+        return max(1, round(1 / self.replay_ratio))
+
+    def updates_of_round(self, agent_steps: int, lanes: int) -> int:
+        """RL updates after `lanes` transitions were added together, which made `agent_steps` of them."""
+        if self.updates_per_step:
+            return lanes * self.updates_per_step
+        return agent_steps // self.steps_per_update - (agent_steps - lanes) // self.steps_per_update
+
+    def most_updates(self, lanes: int) -> int:
+        """The most RL updates that follow one round."""
+        return lanes * self.updates_per_step or -(-lanes // self.steps_per_update)
+
+    @property
+    def encoder_updates_per_sync(self) -> int:
+        """Encoder updates at each copy to the target networks."""
+        return self.encoder_updates or self.target_period
 
     @property
     def horizon(self) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dr_q.config import (
@@ -25,10 +26,13 @@ EVAL_EPISODES = 10
 EVAL_EVERY = DEFAULT_EVAL_EVERY
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
+STOP_RULES = ("stop_at_return", "patience")
+"""Settings that may end a run before its steps are done; a resumed run may have others."""
 LARGEST_SEED = 2**32 - 1
 _CALLABLE = "callable:"
 """What the recorded name of a task begins with where an environment came from a callable."""
 _RUN, _EXECUTION = "Run", "Execution"
+_SOURCE = ("a path or a name", lambda x: isinstance(x, str) and bool(x.strip()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +44,11 @@ class Settings:
     config: Config
     first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=LARGEST_SEED, called="seed")
     seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
+    num_envs: int = setting(
+        1,
+        "environments of each seed, stepped in parallel; agent steps are those of all of them (Python: num_envs)",
+        group=_RUN, least=1, most=1_000, called="envs",
+    )  # fmt: skip
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
         "agent steps of each seed: decisions, not simulator frames",
@@ -69,10 +78,60 @@ class Settings:
         least=0,
         most=100_000,
     )
+    stop_at_return: float | None = setting(
+        None,
+        "stop, with a checkpoint, once the mean return over seeds at an evaluation is at least this; may be changed on "
+        "resume",
+        group=_RUN, metavar="X", least=-MOST_STEPS, most=MOST_STEPS, otherwise="never",
+    )  # fmt: skip
+    patience: int | None = setting(
+        None,
+        "stop, with a checkpoint, after this many evaluations in a row without a higher mean return over seeds than "
+        "before; evaluations while the run explores do not count; may be changed on resume",
+        group=_RUN, unit="evaluations", least=1, most=MOST_STEPS, otherwise="never",
+    )  # fmt: skip
+    init: str | None = setting(
+        None,
+        "start from the weights of an agent: a run's folder, or a policy; optimisers and replay are fresh, and without "
+        "exploration_steps there is no random phase",
+        group=_RUN, metavar="RUN|POLICY", check=_SOURCE, otherwise="fresh weights",
+    )  # fmt: skip
+    warmup_steps: int = setting(
+        1_000,
+        "with init: agent steps that the policy acts, with noise, before the first update; 1 with prefill",
+        group=_RUN, unit="agent steps", least=1, most=MOST_STEPS,
+    )  # fmt: skip
+    prefill: str | None = setting(
+        None,
+        "transitions to put into the replay before step 0: a Minari dataset (minari:ID), an .npz file, or a run, whose "
+        "replay is taken",
+        group=_RUN, metavar="DATA", check=_SOURCE, otherwise="an empty replay",
+    )  # fmt: skip
+    pretrain: int = setting(
+        0,
+        "encoder updates on the transitions of prefill before step 0; a multiple of target_period",
+        group=_RUN, unit="updates", least=0, most=MOST_STEPS,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+        if self.config.exploration_steps == 0 and self.init is None and self.prefill is None:
+            raise ConfigError(
+                f"{spelled('exploration_steps')} 0 leaves nothing to learn from: give at least 1, or "
+                f"{spelled('init')} or {spelled('prefill')}"
+            )
+        if self.pretrain and self.prefill is None:
+            raise ConfigError(f"{spelled('pretrain')} {self.pretrain} needs transitions: give {spelled('prefill')}")
+        if self.pretrain % self.config.target_period:
+            raise ConfigError(
+                f"{spelled('pretrain')} must be a multiple of {spelled('target_period')} "
+                f"({self.config.target_period}), got {self.pretrain}"
+            )
+        if self.prefill is not None and self.noise_dims:
+            raise ConfigError(
+                f"{spelled('prefill')} has no noise of {spelled('noise_dims')} in its observations; leave one out"
+            )
         if self.first_seed + self.seeds - 1 > LARGEST_SEED:
             count = f"{spelled('seed')} {self.first_seed} with {self.seeds} seeds"
             raise ConfigError(f"{count} ends above the largest seed, {LARGEST_SEED}")
@@ -84,6 +143,22 @@ class Settings:
             return self.task
         module, name = getattr(self.task, "__module__", ""), getattr(self.task, "__qualname__", repr(self.task))
         return f"{_CALLABLE}{module}.{name}"
+
+    @property
+    def learning_starts(self) -> int:
+        """The agent step, from 0, that makes the first update; before it are `exploration_steps` random ones."""
+        if self.config.exploration_steps:
+            return self.config.exploration_steps
+        return 1 if self.prefill is not None else self.warmup_steps
+
+    @property
+    def last_step(self) -> int:
+        """Agent steps at the end: `steps`, or the end of the round that reaches it."""
+        return -(-self.steps // self.num_envs) * self.num_envs
+
+    def is_due(self, every: int, agent_steps: int) -> bool:
+        """Whether something that happens every so many steps is due: in the first round that reaches such a step."""
+        return agent_steps % every < self.num_envs
 
     @property
     def seed_list(self) -> list[int]:
@@ -123,13 +198,19 @@ class Execution:
 
     max_minutes: float | None = setting(
         None,
-        "minutes after which the run writes a checkpoint and stops, with exit code 0",
+        "minutes from the start of the command, or call, after which the run writes a checkpoint and stops, with exit "
+        "code 0",
         group=_EXECUTION, unit="minutes", above=0, most=MOST_STEPS, aliases=("stop_after",), otherwise="no limit",
     )  # fmt: skip
     in_process: bool | None = setting(
         None,
         "whether environments are simulated in the training process",
-        group=_EXECUTION, otherwise="yes for one seed; for several, each seed has a process",
+        group=_EXECUTION, otherwise="yes for a single environment; otherwise not",
+    )  # fmt: skip
+    envs_per_process: int | None = setting(
+        None,
+        "environments of a seed that share a process, one after the other",
+        group=_EXECUTION, least=1, most=1_000, otherwise="1; more if the CPU has fewer cores than environments",
     )  # fmt: skip
     background_evaluation: bool | None = setting(
         None,
@@ -159,10 +240,21 @@ class Execution:
         "checkpoints in a row that could not be written, after which the run stops; before that it continues",
         group=_EXECUTION, least=1, most=MOST_STEPS,
     )  # fmt: skip
-    log_every: int = setting(
-        1_000,
+    keep_best: bool = setting(
+        True,
+        "keep the best policy of each seed over time in policy/best, and measure it again when the run ends",
+        group=_EXECUTION,
+    )
+    video_every: int | None = setting(
+        None,
+        "evaluations between videos of the first seed's policy, in the run's folder videos/",
+        group=_EXECUTION, unit="evaluations", least=1, most=MOST_STEPS, otherwise="no videos",
+    )  # fmt: skip
+    log_every: int | None = setting(
+        None,
         "agent steps between rows of metrics.csv, and points in TensorBoard and W&B",
         group=_EXECUTION, unit="agent steps", least=1, most=MOST_STEPS,
+        otherwise="1000; a twentieth of the steps of runs below 20000",
     )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
     wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")
@@ -184,6 +276,10 @@ class Execution:
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
         check_settings(self)
+
+    def log_interval(self, steps: int) -> int:
+        """Agent steps between rows of metrics.csv in a run of so many steps."""
+        return self.log_every or max(1, min(1_000, steps // 20))
 
     @property
     def wandb_arguments(self) -> dict[str, Any]:
@@ -230,6 +326,12 @@ def make_settings(
         task = canonical(task)
     if steps is None:
         steps = default_steps(task)
-    config = preset(preset_name, **(changes or {}))
+    for name in ("init", "prefill"):
+        if isinstance(rest.get(name), Path):
+            rest[name] = str(rest[name])
+    changes = changes or {}
+    if rest.get("init") is not None and changes.get("exploration_steps") is None:
+        changes = {**changes, "exploration_steps": 0}  # the agent need not begin by acting at random
+    config = preset(preset_name, **changes)
     given = {"eval_every": default_eval_every(task), **current_names(rest, Settings)}
     return Settings(task, preset_name, config, steps=steps, **given)

@@ -21,7 +21,7 @@ def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
     figures = benchmark.bench(settings, 15, with_evaluation=True, say=lines.append)
     assert figures.steps == 20, "whole target periods"
     assert figures.seed_steps_per_s == pytest.approx(1000 * seeds / figures.step)
-    assert set(figures.parts) == {"dispatch", "act", "simulate", "update"}
+    assert set(figures.parts) == {"dispatch_actions", "wait_for_actions", "wait_for_simulators", "wait_for_dispatch"}
     assert all(value > 0 for value in figures.parts.values())
     assert (figures.slowest_simulator is None) == (seeds == 1)
     assert figures.stored_bytes > 0

@@ -14,7 +14,7 @@ EVALS = "seed,agent_steps,env_frames,return_mean,return_std,length_mean,episodes
 @pytest.mark.parametrize("torn", ["", "1", "1,2000,1,1.2e-", "1,2000,1,1.5", "1,2000,1,1.5,400"])
 def test_a_row_that_is_being_written_is_not_read(torn, tmp_path):
     (tmp_path / "metrics.csv").write_text(METRICS + torn)
-    assert run_timing(tmp_path) == {"act": 1.0, "update": 3.0}
+    assert run_timing(tmp_path) == {"wait_for_actions": 1.0, "wait_for_dispatch": 3.0}
     assert last_metrics(tmp_path) == [{"seed": "0", "agent_steps": "2000", "q": "1", "ms_act": "1.5", "ms_update": "4"}]
     (tmp_path / "evals.csv").write_text(EVALS + torn)
     assert evaluation_rows(tmp_path) == last_evaluations(tmp_path)

@@ -1,8 +1,11 @@
 """The same bytes from the same run: twice with `--deterministic`, and after a resume. On a GPU where there is one.
 
-On a machine with a GPU, with jax, numpy, safetensors, gymnasium, mujoco, equinox, optax and pytest installed:
+On a machine with a GPU that has what `pip install dr-q` installs, and pytest (`--noconftest`: nothing else is needed):
 
-    PYTHONPATH=src python -m pytest -q -s tests/training/test_deterministic.py
+    XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONPATH=src python -m pytest --noconftest -o filterwarnings=default -q -s \
+        tests/training/test_deterministic.py -k on_a_gpu
+
+`benchmarks/deterministic.py` measures what it costs.
 """
 
 import json
@@ -31,7 +34,8 @@ FULL = [
 
 def train(out: Path, *words: str, cache: Path | None = None) -> float:
     """Run the command in a process of its own; the seconds it took."""
-    environment = {**os.environ, "PYTHONPATH": str(HERE / "src")}
+    paths = filter(None, [str(HERE / "src"), os.environ.get("PYTHONPATH")])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     if cache is not None:
         environment["JAX_COMPILATION_CACHE_DIR"] = str(cache)
     start = time.monotonic()
@@ -71,7 +75,6 @@ def test_the_same_bytes_twice_and_after_a_resume_on_a_gpu(tmp_path):
     for name in ("first", "second"):
         took = train(tmp_path / name, *words, "--deterministic", "--out", name, cache=tmp_path / f"cache-{name}")
         print(f"{name}, --deterministic: {took:.1f} s")
-    print(f"without: {train(tmp_path / 'plain', *words, '--out', 'plain', cache=tmp_path / 'cache-plain'):.1f} s")
     first, second = (results(tmp_path / name, 900) for name in ("first", "second"))
     assert differing(first, second) == []
     shutil.copytree(tmp_path / "first", tmp_path / "resumed")

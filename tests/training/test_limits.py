@@ -21,9 +21,9 @@ def started(monkeypatch) -> list[int]:
     """The seeds whose simulators were started."""
     seeds: list[int] = []
 
-    def start(self, seed, module):
+    def start(self, seed, *rest):
         seeds.append(seed)
-        return kept(self, seed, module)
+        return kept(self, seed, *rest)
 
     kept = WorkerProcess.__init__
     monkeypatch.setattr(WorkerProcess, "__init__", start)

@@ -1,11 +1,5 @@
 """Runs of discrete actions and of mixed observations: known answers, and exact resumes after kill -9."""
 
-import json
-import os
-import subprocess
-import time
-from pathlib import Path
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,9 +12,8 @@ from dr_q.spaces import SINGLE
 from tests.envs import mixed_toys
 from tests.training import tiny
 from tests.training.test_probes import DISCOUNT, SETTINGS, learned
-from tests.training.test_resume import DR_Q, assert_same, unbroken
+from tests.training.test_resume import assert_same, unbroken, unbroken_and_killed
 
-ROOT = Path(__file__).parents[2]
 MIXED = {"batch_size": 4, "eval_every": 80, "eval_episodes": 1}
 """Convolutions are slow."""
 
@@ -88,21 +81,7 @@ def test_a_run_in_two_parts_is_the_unbroken_one(tmp_path):
 )
 def test_kill_9_between_checkpoints_loses_nothing(task, more, tmp_path):
     arguments = ["train", task, *tiny.flags(checkpoint_every=50, **more)]
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert main([*arguments, "--out", str(whole)]) == 0
-    process = subprocess.Popen(
-        [str(DR_Q), *arguments, "--out", str(broken)],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-    )
-    deadline = time.monotonic() + 180
-    while not (broken / "checkpoints" / "50").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert json.loads((broken / "run.json").read_text())["status"] == "running"
+    whole, broken = unbroken_and_killed(arguments, tmp_path)
     assert main(["train", "--resume", str(broken)]) == 0
     assert_same(whole, broken)
 

@@ -19,7 +19,7 @@ ENCODER = "sync_targets_and_train_encoder"
 def watched(monkeypatch):
     """What happens in a run, in order: ("random"|"explore"|"encoder"|"update", number, transitions there)."""
     events = []
-    made = {name: getattr(Learner, name) for name in ("begin", "act", "act_randomly", ENCODER, "update")}
+    made = {name: getattr(Learner, name) for name in ("begin_acting", "act", "act_randomly", ENCODER, "update")}
 
     def count(learner) -> int:
         return int(np.asarray(learner.states.replays.storage.clock)[0])
@@ -28,8 +28,8 @@ def watched(monkeypatch):
         config = learner.spec.config
         return (count(learner) - config.exploration_steps) * config.replay_ratio + number
 
-    def begin(learner, obs):
-        made["begin"](learner, obs)
+    def begin_acting(learner, obs, *, at_random=True):
+        made["begin_acting"](learner, obs, at_random=at_random)
         key = jax.random.fold_in(jax.random.fold_in(root_keys([0])[0], 2), 0)  # seed 0, "random", step 0
         first = drq.random_action(learner.spec.spaces.action, key)
         is_random = np.array_equal(learner.actions()[0], first)
@@ -53,7 +53,7 @@ def watched(monkeypatch):
         events.append(("update", index(learner, number), count(learner)))
         return made["update"](learner, number)
 
-    for function in (begin, act, act_randomly, sync_targets_and_train_encoder, update):
+    for function in (begin_acting, act, act_randomly, sync_targets_and_train_encoder, update):
         monkeypatch.setattr(Learner, function.__name__, function)
     return events
 
@@ -102,4 +102,4 @@ def test_metrics_say_how_old_and_how_faded_the_drawn_transitions_are(tmp_path):
         assert 4 < float(row["age_mean"]) < 30
         assert 0.9 ** float(row["age_mean"]) < float(row["fade_mean"]) < 0.9**4  # its mean is above the mean's
         assert float(row["td_error_mean"]) > 0
-        assert float(row["ms_update"]) > 0
+        assert float(row["ms_wait_for_actions"]) > 0

@@ -46,7 +46,7 @@ def test_an_evaluation_without_end_is_ended(tmp_path, monkeypatch):
 def test_too_little_exploration_is_called_that(tmp_path):
     with pytest.raises(TrainingError, match="no window of 5 transitions to learn from: too few steps yet"):
         dr_q.train(toys.Walk, steps=40, out=tmp_path / "run", **{**tiny.RUN, **tiny.SIZES, "exploration_steps": 5})
-    with pytest.raises(dr_q.ConfigError, match=r"exploration_steps must be a whole number between 1 and .*, got 0"):
+    with pytest.raises(dr_q.ConfigError, match="exploration_steps 0 leaves nothing to learn from: give at least 1, or"):
         dr_q.train(toys.Walk, exploration_steps=0)
 
 
@@ -83,15 +83,23 @@ def test_a_run_whose_environment_fails_says_how_to_resume(tmp_path, capsys):
         dr_q.train(toys.Walk, resume=out, seeds=7)
     with pytest.raises(dr_q.ConfigError, match="name two folders"):
         dr_q.train(toys.Walk, resume=out, out=tmp_path / "elsewhere")
-    assert dr_q.train(toys.Walk, resume=out, steps=80).status == "finished"  # begins again: it had no checkpoint
+    with pytest.raises(dr_q.RunFolderError, match="made_from Walk, the run's Breaks"):
+        dr_q.train(toys.Walk, resume=out, steps=80)
+    done = dr_q.train(toys.Walk, resume=out, steps=80, new_environment=True)
+    assert done.status == "finished"  # begins again: it had no checkpoint
     assert "has no checkpoint yet: from the beginning" in capsys.readouterr().out
 
 
 def test_the_command_that_a_first_failure_names_is_the_way_on(tmp_path, monkeypatch, capsys):
     """In the evaluation at step 0, before anything was written but run.json."""
 
+    taken, outcome = [], toys.Walk.outcome
+
     def fail(self, action):
-        raise RuntimeError("no robot there")
+        taken.append(action)
+        if len(taken) > 10:  # more than the look at it before training takes
+            raise RuntimeError("no robot there")
+        return outcome(self, action)
 
     monkeypatch.setattr(toys.Walk, "outcome", fail)
     gymnasium.register("Fixed-v0", "tests.envs.toys:Walk")
@@ -171,7 +179,7 @@ def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypat
     def fail(*_):
         raise dr_q.EnvError("no robot there")
 
-    monkeypatch.setattr(export, "evaluate_policy", fail)
+    monkeypatch.setattr(export, "evaluate_loaded", fail)
     assert main(["export", str(run), "--out", str(out)]) == 1
     assert "no robot there" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -187,7 +195,8 @@ def test_an_export_whose_episodes_fail_leaves_nothing_behind(tmp_path, monkeypat
         (np.nan, "seed 0 has diverged"),
     ):
         arrays.write_arrays(file, {**weights, name: np.full_like(weights[name], value)})
-        assert main(["export", str(run), "--out", str(tmp_path / "other"), "--episodes", "0"]) == 2
+        words = ["--episodes", "0", "--precision", "float16"]
+        assert main(["export", str(run), "--out", str(tmp_path / "other"), *words]) == 2
         assert said in capsys.readouterr().err
 
 
@@ -428,14 +437,15 @@ def test_an_interrupt_while_libraries_load_is_no_traceback():
 class Shortening(toys.Walk):
     """Episodes of 40 steps at first, later ones truncated within the horizon of 5."""
 
-    made = 0
+    taken = 0
+    """Steps of all its environments."""
 
     def reset(self, *, seed=None, options=None):
-        type(self).made += 1
-        self.length = 40 if type(self).made <= 2 else 4
+        self.length = 40 if type(self).taken < 60 else 4
         return super().reset(seed=seed, options=options)
 
     def outcome(self, action):
+        type(self).taken += 1
         reward, _, _ = super().outcome(action)
         return reward, False, self.t >= self.length
 

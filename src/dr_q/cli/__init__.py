@@ -10,10 +10,10 @@ from typing import Any
 
 from dr_q.cli.figures import ANALYSE, Plot
 from dr_q.cli.help import help_text
-from dr_q.cli.machine import Bench, Doctor, Version
+from dr_q.cli.machine import Bench, Check, Doctor, Version
 from dr_q.cli.paper import Presets, PublishedScores, Tasks
 from dr_q.cli.parse import Group, Help, parse
-from dr_q.cli.policies import Eval, Export, Video
+from dr_q.cli.policies import Eval, Export, ImportAuthors, Video
 from dr_q.cli.results import Compare, Report, Results
 from dr_q.cli.sweeps import EXPERIMENT, Sweep, Tune, Watch
 from dr_q.cli.training import Train
@@ -33,6 +33,7 @@ COMMANDS = Group(
         "eval": Eval,
         "video": Video,
         "export": Export,
+        "import-authors": ImportAuthors,
         "plot": Plot,
         "analyse": ANALYSE,
         "experiment": EXPERIMENT,
@@ -43,6 +44,7 @@ COMMANDS = Group(
         "report": Report,
         "presets": Presets,
         "doctor": Doctor,
+        "check": Check,
         "bench": Bench,
         "version": Version,
     },

@@ -50,6 +50,29 @@ class Doctor:
 
 
 @dataclasses.dataclass(kw_only=True)
+class Check:
+    """Check an environment without training: `dr-q check my_robot:Reach-v0`. A run does the same, shorter, at first.
+
+    It is made, reset and stepped with random actions; spaces and values are checked; a second one must do the same.
+    """
+
+    task: str = argument(help="any task that `dr-q train` takes", metavar="TASK")
+    steps: int = option(500, "random steps to take", least=1, most=MOST_STEPS)
+
+    def run(self) -> int:
+        """Check."""
+        from dr_q.diagnostics.check import check_env
+
+        good = True
+        for finding in check_env(self.task, self.steps):
+            fix = "" if finding.ok else f"  ->  {finding.fix}"
+            print(f"{'ok  ' if finding.ok else '--  '}{finding.what}: {finding.found}{fix}", flush=True)
+            good = good and finding.ok
+        print(f"{self.task} can be trained on" + ("" if good else ", once what is marked with -- is fixed"))
+        return 0 if good else FAILURE
+
+
+@dataclasses.dataclass(kw_only=True)
 class Bench:
     """Measure this machine's throughput by part, as a table to paste into an issue."""
 

@@ -124,7 +124,8 @@ class Option:
         if self.count is None and not words:
             raise ConfigError(f"{written} needs at least one value")
         base = base_kind(self.kind)
-        convert = _converter(typing.get_args(base)[0] if typing.get_origin(base) is tuple else base)
+        kind = typing.get_args(base)[0] if typing.get_origin(base) is tuple else base
+        convert = self.setting.read or _converter(kind)
         try:
             values = tuple(convert(word) for word in words)
         except ValueError:

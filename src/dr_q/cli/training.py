@@ -1,6 +1,7 @@
 """The command train."""
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,15 @@ class Train:
         None, "the run's folder, new or empty", metavar="DIR", otherwise="runs/TASK-PRESET-seedsFIRST-LAST"
     )
     resume: Path | None = option(
-        None, "resume the run in this folder, with its own settings; --steps may grow", metavar="DIR"
+        None,
+        "resume the run in this folder, with its own settings; --steps may grow, --stop-at-return and --patience may "
+        "change",
+        metavar="DIR",
+    )
+    new_environment: bool = option(
+        False,
+        "with --resume: continue in another environment, TASK, with spaces of the same sizes; the open episodes are "
+        "closed as truncated",
     )
     run_settings: dict[str, Any] = options_of(Settings)
     execution: dict[str, Any] = options_of(Execution)
@@ -35,6 +44,7 @@ class Train:
 
     def run(self) -> int:
         """Train."""
+        started = time.monotonic()  # before libraries are loaded
         from dr_q.training import api
 
         use_presets(self.preset_file)
@@ -43,7 +53,9 @@ class Train:
             preset=self.preset,
             out=self.out,
             resume=self.resume,
+            new_environment=self.new_environment,
             may_exit=True,
+            started=started,
             **self.run_settings,
             **self.execution,
             **self.algorithm,

@@ -19,7 +19,7 @@ from dr_q import agent as drq
 from dr_q import replay as rp
 from dr_q.config import Config, config_from_json
 from dr_q.equations import fade_weight, infonce, latent_mse, reward_bins, two_hot_mean
-from dr_q.kit import ConfigError, RunFolderError
+from dr_q.kit import ConfigError, RunFolderError, resume_call
 from dr_q.learner import LearnerSpec, saving
 from dr_q.networks import Encoder
 from dr_q.report.analyses import AgeBucket, Embedding, Information, Measure, Origin, Priorities
@@ -60,7 +60,8 @@ class SavedRun(NamedTuple):
 
     def spec(self, agent_steps: int) -> LearnerSpec:
         """What the checkpoint of that step is of."""
-        return LearnerSpec(self.config, self.spaces.sizes(), self.checkpoints.read(agent_steps).capacity)
+        stored = self.checkpoints.read(agent_steps)
+        return LearnerSpec(self.config, self.spaces.sizes(), stored.capacity, lanes=stored.lanes)
 
     def origin(self, seed: int | None, agent_steps: int) -> Origin:
         """For a figure."""
@@ -95,7 +96,7 @@ def open_run(folder: Path) -> SavedRun:
     record = read_run(folder, "seeds", "agent_steps")
     checkpoints = Checkpoints(folder, record.info["seeds"])
     if not checkpoints.steps():
-        advice = f"resume it: dr-q train --resume {folder}"
+        advice = f"resume it: {resume_call(folder)}"
         if record.info["agent_steps"] > 0 and not checkpoints.folder.exists():
             advice = "they were removed; take them from a backup, or train again"
         raise RunFolderError(f"{folder} has no checkpoint, which analyses read; {advice}")

@@ -13,9 +13,10 @@ import numpy as np
 from dr_q.envs import Pool, ProcessPool
 from dr_q.learner import Learner
 from dr_q.settings import EVAL_EPISODES, EVAL_EVERY, Settings
+from dr_q.training.compile_cache import keep_compiled_programs
 from dr_q.training.evaluate import Evaluator
-from dr_q.training.loop import evaluation_pool, keep_compiled_programs, training_pool
 from dr_q.training.plan import Plan, plan_for
+from dr_q.training.pools import evaluation_pool, training_pool
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 

@@ -9,14 +9,15 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dr_q
-from dr_q.kit import DamagedFileError, DrQError
+from dr_q.kit import DamagedFileError, DrQError, RunFolderError
 from dr_q.run_folder import (
     Checkpoints,
     evaluation_rows,
     policy_file,
+    policy_folder,
     policy_record,
     read_policy_weights,
     read_run_json,
@@ -98,10 +99,21 @@ def _looked_at(what: str, look: Callable[[], str], fix: str) -> Finding:
 
 
 def _policies(folder: Path) -> str:
+    record = _read_policies(folder)
+    try:
+        best = policy_folder(folder, "best")
+    except RunFolderError:  # a run need not have it
+        best = None
+    if best is not None:
+        _read_policies(best)
+    return f"{len(record['seeds'])} seeds, of step {record['agent_steps']:,}"
+
+
+def _read_policies(folder: Path) -> dict[str, Any]:
     record = policy_record(folder)
     for seed in record["seeds"]:
         read_policy_weights(policy_file(folder, record, seed)[0], record)
-    return f"{len(record['seeds'])} seeds, of step {record['agent_steps']:,}"
+    return record
 
 
 def _checkpoint(checkpoints: Checkpoints, step: int) -> str:

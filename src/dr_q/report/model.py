@@ -12,7 +12,7 @@ import numpy as np
 
 from dr_q.config import PRESETS
 from dr_q.envs.families import known_tasks
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, spelled
 from dr_q.paper import (
     SUITES,
     Published,
@@ -637,7 +637,8 @@ def _reference_comparisons(
             raise ConfigError(
                 f"our results and {reference.name} have no task in common"
                 + (f" at {at} steps" if at else "")
-                + "; compare other steps, or give another --reference"
+                + "; compare other steps, or give another "
+                + spelled("reference")
             )
         found += [one for one in of_one if one is not None]
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, spelled
 from dr_q.paper import SUITES, TaskInfo, algorithms, paper_tasks, published_score
 from dr_q.report.compare import Comparison, TaskComparison, compare
 from dr_q.report.results import COLUMNS, Result, csv_columns, read_results
@@ -203,8 +203,8 @@ def _suite_differences(ours: Scores, theirs: Scores) -> list[SuiteDifference]:
 def _read(path: Path) -> list[Reference]:
     if not path.is_file():
         raise ConfigError(
-            f"--reference {path} is not a file; give a CSV file of dr-q results, or results/drq.csv of the authors' "
-            "repository"
+            f"{spelled('reference')} {path} is not a file; give a CSV file of dr-q results, or results/drq.csv "
+            "of the authors' repository"
         )
     have = set(csv_columns(path))
     if have >= set(COLUMNS):

@@ -31,9 +31,10 @@ class Result(NamedTuple):
 
 
 def preset_of(run: RunRecord) -> str:
-    """What its results are listed under: its preset, and the noise that was added."""
+    """What its results are listed under: its preset, the noise that was added, and whether it had a start."""
     settings = run.info["settings"]
-    return listed_as(settings["preset"], settings.get("noise_dims", 0))
+    starts = "".join(f"+{name}" for name in ("init", "prefill") if settings.get(name))
+    return listed_as(settings["preset"], settings.get("noise_dims", 0)) + starts
 
 
 def changes_of(info: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def run_labels(runs: Sequence[RunRecord]) -> list[str]:
 
     A setting counts for all runs of a preset if it differs between two of them on the same task. A run that has there
     what its preset has (`changes_of`) keeps the preset's name, if that is enough to distinguish them. Runs that are
-    still alike and have different scores of one seed at one step are repetitions: their folders distinguish them.
+    still alike and have other evaluations of one seed are repetitions: their folders distinguish them.
     """
     labels = [preset_of(run) for run in runs]
     differing = _differing(runs, labels)
@@ -71,17 +72,24 @@ def _with_folders(runs: Sequence[RunRecord], labels: list[str]) -> list[str]:
             {(seed, step): score for seed, points in runs[i].evaluations.items() for step, score in points}
             for i in group
         ]
-        apart = [
-            i
-            for i, own in zip(group, scores, strict=True)
-            if any(own[key] != other[key] for other in scores for key in own.keys() & other.keys())
-        ]
+        apart = [i for i, own in zip(group, scores, strict=True) if any(_disagree(own, other) for other in scores)]
         if apart:
             folders = [runs[i].folder.resolve() for i in apart]
             shared = os.path.commonpath(folders)
             for i, folder in zip(apart, folders, strict=True):
                 found[i] = f"{labels[i]} ({folder.relative_to(shared)})"
     return found
+
+
+def _disagree(one: dict[tuple[int, int], float], other: dict[tuple[int, int], float]) -> bool:
+    """Whether the scores by (seed, step) of two runs cannot be those of one run, or of a shorter copy of it."""
+    if any(one[key] != other[key] for key in one.keys() & other.keys()):
+        return True
+    for seed in {seed for seed, _ in one} & {seed for seed, _ in other}:
+        steps, others = ({step for s, step in scores if s == seed} for scores in (one, other))
+        if not (steps <= others or others <= steps):
+            return True
+    return False
 
 
 def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
@@ -130,7 +138,7 @@ def train_command(info: dict[str, Any]) -> str:
     given |= {"seed": settings["first_seed"]} if settings["first_seed"] else {}
     given |= {name: settings[name] for name in ("steps", "eval_every") if name in settings}
     usual = usual_settings(settings["task"], settings["preset"])
-    others = ("eval_episodes", "noise_dims")
+    others = ("eval_episodes", "noise_dims", "init", "warmup_steps", "prefill", "pretrain")
     given |= {name: settings[name] for name in others if settings.get(name, usual[name]) != usual[name]}
     given |= info.get("changed", {})
     if own := callable_name(settings["task"]):

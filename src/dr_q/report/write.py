@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dr_q.kit import RunFolderError
+from dr_q.kit import RunFolderError, spelled
 from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.figures import FIGURES, curve_grids, grid_figures, reference_figures
 from dr_q.report.html import GENERATOR, page
@@ -22,11 +22,13 @@ def check_report_folder(out: Path) -> None:
     if not out.exists():
         return
     if not out.is_dir():
-        raise RunFolderError(f"{out} is a file; choose another --out")
+        raise RunFolderError(f"{out} is a file; choose another {spelled('out')}")
     index = out / "index.html"
     ours = index.is_file() and GENERATOR in index.read_text(errors="replace")[:_HEAD]
     if not ours and any(out.iterdir()):
-        raise RunFolderError(f"{out} holds other files and no report; choose another --out, a new or empty folder")
+        raise RunFolderError(
+            f"{out} holds other files and no report; choose another {spelled('out')}, a new or empty folder"
+        )
 
 
 def write_report(

@@ -5,6 +5,8 @@ RUN/run.json        status, settings, versions            (record.py)
     metrics.csv     what updates saw, and times           (tables.py)
     checkpoints/    everything that a resume needs        (checkpoints.py)
     policy/         what acts, as of the last evaluation  (policies.py)
+    policy/best/    the best of each seed over time       (policies.py)
+    videos/         of the policy, now and then           (record.py)
     tensorboard/    the same metrics for TensorBoard
     wandb_id        the name at Weights & Biases          (record.py)
 """
@@ -15,8 +17,10 @@ from dr_q.run_folder.find import find_runs, is_run, run_of_policy, runs_without_
 from dr_q.run_folder.formats import FORMAT
 from dr_q.run_folder.lock import lock_run_folder
 from dr_q.run_folder.policies import (
+    BEST_FOLDER,
     POLICY_FOLDER,
     policy_file,
+    policy_folder,
     policy_record,
     read_policy_weights,
     write_policies,
@@ -28,6 +32,7 @@ from dr_q.run_folder.record import (
     read_run,
     read_run_json,
     tensorboard_folder,
+    video_file,
     wandb_id,
 )
 from dr_q.run_folder.source import source_digest
@@ -35,6 +40,7 @@ from dr_q.run_folder.tables import (
     Evaluation,
     RunTables,
     evaluation_rows,
+    has_learnt,
     last_evaluations,
     last_metrics,
     read_rows,
@@ -43,6 +49,7 @@ from dr_q.run_folder.tables import (
 )
 
 __all__ = [
+    "BEST_FOLDER",
     "FORMAT",
     "POLICY_FOLDER",
     "Checkpoint",
@@ -57,11 +64,13 @@ __all__ = [
     "checkpoint_steps",
     "evaluation_rows",
     "find_runs",
+    "has_learnt",
     "is_run",
     "last_evaluations",
     "last_metrics",
     "lock_run_folder",
     "policy_file",
+    "policy_folder",
     "policy_record",
     "read_arrays",
     "read_policy_weights",
@@ -74,6 +83,7 @@ __all__ = [
     "seed_steps_per_s",
     "source_digest",
     "tensorboard_folder",
+    "video_file",
     "wandb_id",
     "write_arrays",
     "write_policies",

@@ -4,7 +4,8 @@
                               agents.safetensors   all seeds' networks, targets and optimisers
                               replay.safetensors   priorities, validity, sums and counters
                               episodes.safetensors the step under way: what was acted on and what came of it, and
-                                                   actions since the start of each seed's open episode
+                                                   actions since the start of each environment's open episode
+                              best.safetensors     all seeds' best policies over time, if they are kept
     checkpoints/replay/seed<k>/*.safetensors       the transitions, in chunks shared by all checkpoints that have them
 
 A chunk's name says which content it has, so one that did not change since an earlier checkpoint is not written again.
@@ -47,6 +48,7 @@ _INDEX, _AGENTS, _REPLAY, _EPISODES = (
     "replay.safetensors",
     "episodes.safetensors",
 )
+_BEST = "best.safetensors"
 _FILES, _OWN = "sha256", "index_sha256"
 _CHUNK_NAME = re.compile(r"(\d{8,18})-(-?\d{1,18})-[0-9a-f]{1,16}(-f\d{1,4})?")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -88,13 +90,17 @@ class Checkpoint(NamedTuple):
     packet: np.ndarray
     """What came of it; not in the replays yet."""
     episodes: list[tuple[int, np.ndarray]]
-    """Each seed's open episode: its number and its actions so far."""
+    """The open episode of each seed's environments, one seed after the other: its number and its actions so far."""
     encoder_metrics: dict[str, list[float]] | None
     """Of the last encoder updates, for the log."""
     evaluations: str | None = None
     """What evals.csv has so far."""
     settings: dict[str, Any] | None = None
     """Of the run, as run.json has them."""
+    loop: dict[str, Any] | None = None
+    """What the loop keeps, as JSON: states of callbacks, training episodes, scores of the best policies."""
+    best: Arrays | None = None
+    """All seeds' best policies over time."""
 
 
 class _Index(NamedTuple):
@@ -105,11 +111,14 @@ class _Index(NamedTuple):
     agent_steps: int
     seeds: list[int]
     capacity: int
+    lanes: int
+    """Environments of each seed."""
     episodes: list[int]
     chunks: list[list[str]]
     encoder_metrics: dict[str, list[float]] | None
     evaluations: str | None
     settings: dict[str, Any]
+    loop: dict[str, Any]
     digests: dict[str, str]
     """SHA-256 of files, by their path from the checkpoint's folder or, of chunks, from that of all checkpoints."""
 
@@ -127,11 +136,15 @@ class StoredCheckpoint:
         self.seeds = self._index.seeds
         self.capacity = self._index.capacity
         """Slots of each replay."""
+        self.lanes = self._index.lanes
+        """Environments of each seed."""
         self.encoder_metrics = self._index.encoder_metrics
         self.evaluations = self._index.evaluations
         """What evals.csv had; None where the checkpoint's version did not keep it."""
         self.settings = self._index.settings
         """The run's, as run.json had them; empty where the checkpoint's version did not keep them."""
+        self.loop = self._index.loop
+        """What the loop kept; empty where the checkpoint's version did not."""
         self.has_checksums = self._index.version >= CHECKSUMS_SINCE
         self._verified: set[Path] = set()
 
@@ -143,6 +156,10 @@ class StoredCheckpoint:
         """All seeds' replays but for what is in chunks; filled rows only."""
         return upgrade_replay(self._read(_REPLAY), self._index.version)
 
+    def best(self) -> Arrays:
+        """All seeds' best policies over time; empty if there are none."""
+        return upgrade_weights(self._read(_BEST), self._index.version) if _BEST in self._index.digests else {}
+
     def chunks(self, seed: int, replay: Arrays) -> Iterator[tuple[int, Arrays]]:
         """First slot and arrays of each chunk of a seed; `replay` is what `replay()` gave."""
         row = self.seeds.index(seed)
@@ -152,9 +169,10 @@ class StoredCheckpoint:
             yield start, upgrade_chunk(arrays, replay, row, start, self._index.version)
 
     def step(self) -> tuple[Arrays, np.ndarray, list[tuple[int, np.ndarray]]]:
-        """The pending transitions, the packet of their outcome, and each seed's open episode."""
+        """The pending transitions, the packet of their outcome, and the open episode of each seed's environments."""
         stored = upgrade_step(self._read(_EPISODES), self._index.version)
-        missing = [n for n in ("packet", *(f"actions{i}" for i in range(len(self.seeds)))) if n not in stored]
+        count = len(self._index.episodes)
+        missing = [n for n in ("packet", *(f"actions{i}" for i in range(count))) if n not in stored]
         if missing:
             raise DamagedFileError(f"{self.folder / _EPISODES} has no array '{missing[0]}'")
         episodes = [(number, stored.pop(f"actions{i}")) for i, number in enumerate(self._index.episodes)]
@@ -177,7 +195,7 @@ class StoredCheckpoint:
 
     def damages(self) -> list[str]:
         """What is wrong with the checkpoint's files, several read at a time; empty if they are as they were written."""
-        names = [*_belonging(self.seeds, self._index.chunks)]
+        names = [*_belonging(self.seeds, self._index.chunks), *({_BEST} & set(self._index.digests))]
         with concurrent.futures.ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as threads:
             return [damage for damage in threads.map(self._damage, names) if damage]
 
@@ -270,19 +288,22 @@ class Checkpoints:
             digests |= self._write_chunks(seed, chunks)
         actions = {f"actions{i}": actions for i, (_, actions) in enumerate(checkpoint.episodes)}
         episodes = {**checkpoint.pending, "packet": checkpoint.packet, **actions}
-        own = _of_checkpoint(checkpoint.agent_steps, self._seeds)
-        for name, arrays in ((_AGENTS, checkpoint.agents), (_REPLAY, checkpoint.replay), (_EPISODES, episodes)):
+        own, lanes = _of_checkpoint(checkpoint.agent_steps, self._seeds), len(checkpoint.episodes) // len(self._seeds)
+        files = {_AGENTS: checkpoint.agents, _REPLAY: checkpoint.replay, _EPISODES: episodes}
+        for name, arrays in {**files, **({_BEST: checkpoint.best} if checkpoint.best else {})}.items():
             digests[name] = write_arrays(part / name, arrays, own)
         record = {
             "format": FORMAT,
             "agent_steps": checkpoint.agent_steps,
             "seeds": self._seeds,
             "capacity": checkpoint.capacity,
+            **({"lanes": lanes} if lanes > 1 else {}),
             "episodes": [number for number, _ in checkpoint.episodes],
             "chunks": [[chunk.name for chunk in chunks] for chunks in checkpoint.chunks],
             "encoder_metrics": checkpoint.encoder_metrics,
             "evaluations": checkpoint.evaluations,
             "settings": checkpoint.settings,
+            "loop": checkpoint.loop,
             _FILES: digests,
         }
         sync_folder(self.folder / "replay")
@@ -401,16 +422,19 @@ def _read_index(folder: Path) -> _Index:
     if not seeds or len(set(seeds)) < len(seeds):
         raise fields.wrong("seeds", "different seeds")
     capacity = fields.whole("capacity", least=1)
+    lanes = fields.whole("lanes", least=1) if "lanes" in fields.values else 1
     index = _Index(
         version,
         agent_steps,
         seeds,
         capacity,
-        fields.wholes("episodes", len(seeds)),
+        lanes,
+        fields.wholes("episodes", lanes * len(seeds)),
         [_chunk_names(mine, capacity, fields) for mine in fields.list("chunks", len(seeds))],
         _encoder_metrics(fields, len(seeds)),
         None if fields.values.get("evaluations") is None else fields.text("evaluations"),
         {} if fields.values.get("settings") is None else fields.object("settings"),
+        {} if fields.values.get("loop") is None else fields.object("loop"),
         _digests(fields) if version >= CHECKSUMS_SINCE else {},
     )
     if version >= CHECKSUMS_SINCE:

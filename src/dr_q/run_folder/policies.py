@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import RunFolderError, write_text
+from dr_q.kit import ConfigError, RunFolderError, spelled, write_text
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.formats import FORMAT, check_format, upgrade_policy_record, upgrade_weights
 from dr_q.run_folder.json_files import Fields, read_json
@@ -16,6 +16,8 @@ from dr_q.spaces import ContinuousActions, Spaces, spaces_from_json, spaces_to_j
 
 POLICY_FOLDER = "policy"
 """In a run's folder."""
+BEST_FOLDER = "best"
+"""In its policy folder: the best policy of each seed over time."""
 _RECORD = "policy.json"
 _FILE = "seed{seed}.safetensors"
 
@@ -63,11 +65,12 @@ def _check_optional(fields: Fields) -> None:
     for name, read in (("preset", fields.text), ("noise_dims", fields.whole), ("training", fields.object)):
         if name in fields.values:
             read(name)
-    if "returns" in fields.values:
-        for seed in fields.object("returns"):
+    for name in ("returns", "fresh_returns", "agent_steps_of"):
+        for seed in fields.object(name) if name in fields.values else ():
             if not re.fullmatch(r"[0-9]{1,10}", seed):
-                raise fields.wrong("returns", "a number for each seed")
-            fields.inner("returns").number(seed)
+                raise fields.wrong(name, "a number for each seed")
+            inner = fields.inner(name)
+            inner.whole(seed) if name == "agent_steps_of" else inner.number(seed)
 
 
 def _check_spaces(spaces: Spaces) -> None:
@@ -95,6 +98,29 @@ def policy_file(path: str | Path, record: Mapping[str, Any], seed: int | None) -
 def read_policy_weights(file: Path, record: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The weights in a file of a policy folder, under the names of this version."""
     return upgrade_weights(read_arrays(file), record.get("format", 1))
+
+
+def policy_folder(path: str | Path, which: str = "last") -> Path:
+    """The policy folder of a run, or of a policy folder itself.
+
+    Args:
+        path: A run's folder, its `policy` folder, or an exported policy.
+        which: "last": as of the last evaluation; "best": the best of each seed over time.
+
+    Raises:
+        RunFolderError: If there is none.
+    """
+    if which not in (names := ("last", BEST_FOLDER)):
+        raise ConfigError(f"{spelled('which')} must be {' or '.join(names)}, got {which!r}")
+    folder = _policy_folder(path)
+    if which == "last" or folder.name == BEST_FOLDER:
+        return folder
+    if not (folder / BEST_FOLDER / _RECORD).exists():
+        raise RunFolderError(
+            f"no best policy in {path}: a run keeps it in {POLICY_FOLDER}/{BEST_FOLDER} from its first evaluation on, "
+            f"unless it was made by an earlier version or with keep_best off; load the last one instead"
+        )
+    return folder / BEST_FOLDER
 
 
 def _policy_folder(path: str | Path) -> Path:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError, RunFolderError, spelled, write_text
+from dr_q.kit import DamagedFileError, RunFolderError, resume_call, spelled, write_text
 from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.run_folder.tables import EVALS, evaluation_rows
+from dr_q.spaces import spaces_from_json
 
 RUN_JSON = "run.json"
 STATUSES = ("running", "finished", "stopped", "interrupted", "failed")
@@ -76,6 +77,35 @@ def _read_earlier_versions(fields: Fields, name: str) -> None:
         Fields(fields.path, part, within=f"{name}.").whole("until")
 
 
+def _read_started_from(fields: Fields, name: str) -> None:
+    inner = fields.inner(name)
+    for source in inner.values:
+        about = inner.inner(source)
+        for text in ("source", "kind", "sha256"):
+            about.text(text)
+        if source == "prefill":
+            about.whole("transitions")
+            about.whole("slots")
+
+
+def _read_environment(fields: Fields) -> None:
+    fields.text("task")
+    fields.object("spaces")
+    try:
+        spaces_from_json(fields.values["spaces"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError):
+        raise fields.damaged("it has no spaces that can be read") from None
+
+
+def _read_earlier_environments(fields: Fields, name: str) -> None:
+    for part in fields.list(name):
+        if not isinstance(part, dict):
+            raise fields.wrong(name, "a list of environments")
+        inner = Fields(fields.path, part, within=f"{name}.")
+        inner.whole("until")
+        inner.text("task")
+
+
 _KINDS: dict[str, Callable[[Fields, str], Any]] = {
     "settings": Fields.object,
     "status": lambda fields, name: fields.text(name, STATUSES),
@@ -86,6 +116,10 @@ _KINDS: dict[str, Callable[[Fields, str], Any]] = {
     "changed": Fields.object,
     "seconds": lambda fields, name: fields.number(name, least=0.0),
     "earlier_versions": _read_earlier_versions,
+    "stop_reason": Fields.text,
+    "started_from": _read_started_from,
+    "environment": lambda fields, name: _read_environment(fields.inner(name)),
+    "earlier_environments": _read_earlier_environments,
 }
 """The fields of run.json, and what they must be where they are there."""
 
@@ -95,13 +129,18 @@ def check_new_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise RunFolderError(f"{out} is a file; choose another {spelled('out')}, a new or empty folder")
     if out.exists() and any(out.iterdir()):
-        other = f"or resume it: dr-q train --resume {out}" if (out / RUN_JSON).exists() else "a new or empty folder"
+        other = f"or resume it: {resume_call(out)}" if (out / RUN_JSON).exists() else "a new or empty folder"
         raise RunFolderError(f"{out} is not empty; choose another {spelled('out')}, {other}")
 
 
 def tensorboard_folder(folder: Path) -> Path:
     """Where a run's metrics for TensorBoard are."""
     return folder / "tensorboard"
+
+
+def video_file(folder: Path, agent_steps: int, seed: int) -> Path:
+    """Where the video of a seed's policy at a step is."""
+    return folder / "videos" / f"step-{agent_steps:09d}-seed{seed}.mp4"
 
 
 def wandb_id(folder: Path) -> str:
@@ -138,6 +177,12 @@ class RunJson:
         self._versions_before: list[dict[str, Any]] = []
         self.last_checkpoint: int | None = None
         """Agent steps of the run's newest checkpoint, if it has one."""
+        self.started_from: dict[str, Any] = {}
+        """What it started from, `init` and `prefill`, if anything."""
+        self.environment: dict[str, Any] = {}
+        """What identifies its environment."""
+        self.earlier_environments: list[dict[str, Any]] = []
+        """Those that it had before, each `until` an agent step."""
 
     def resume(self, agent_steps: int) -> str | None:
         """Count the time of the run that is in the folder already; keep what it ran on, if that was something else.
@@ -163,10 +208,11 @@ class RunJson:
         device = before["versions"].get("device")
         return None if device == self._versions.get("device") else device
 
-    def write(self, status: str, agent_steps: int) -> None:
-        """Write it; its seconds are those of all processes that worked on the run."""
+    def write(self, status: str, agent_steps: int, stop_reason: str = "") -> None:
+        """Write it, with why the run was stopped; its seconds are those of all processes that worked on the run."""
         record = {
             "status": status,
+            **({"stop_reason": stop_reason} if stop_reason else {}),
             "agent_steps": agent_steps,
             "last_checkpoint": self.last_checkpoint,
             "settings": self._settings,
@@ -176,6 +222,9 @@ class RunJson:
             "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seconds": round(self._seconds_before + time.perf_counter() - self._start, 2),
             **({"earlier_versions": self._versions_before} if self._versions_before else {}),
+            **({"started_from": self.started_from} if self.started_from else {}),
+            **({"environment": self.environment} if self.environment else {}),
+            **({"earlier_environments": self.earlier_environments} if self.earlier_environments else {}),
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / RUN_JSON, json.dumps(record, indent=1) + "\n")

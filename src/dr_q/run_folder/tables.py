@@ -4,13 +4,21 @@ import csv
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.kit import DamagedFileError, append_whole, replace_file, write_text
 
 EVALS, METRICS = "evals.csv", "metrics.csv"
+_RENAMED_TIMES = {
+    "dispatch": "dispatch_actions",
+    "act": "wait_for_actions",
+    "simulate": "wait_for_simulators",
+    "update": "wait_for_dispatch",
+    "evaluate": "evaluation",
+}
+"""Parts of a step as earlier versions called them, and as they are called now."""
 _TAIL = 65_536
 """Bytes at the end of a file in which the last rows are looked for."""
 
@@ -40,6 +48,11 @@ class RunTables:
         self._warn = warn
         self._waiting: dict[str, list[tuple[Sequence[str], list[list[Any]]]]] = {EVALS: [], METRICS: []}
         self._failing: set[str] = set()
+
+    @property
+    def metrics_path(self) -> Path:
+        """Where metrics.csv is."""
+        return self.folder / METRICS
 
     def append_evaluations(self, evaluations: Iterable[Evaluation]) -> None:
         """Rows of evals.csv."""
@@ -172,6 +185,11 @@ def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     return rows
 
 
+def has_learnt(row: Mapping[str, str]) -> bool:
+    """Whether a row of metrics.csv is of steps with updates; exploring says nothing of how fast a run is."""
+    return row.get("critic_loss") != ""
+
+
 def run_timing(folder: Path) -> dict[str, float]:
     """Milliseconds of an agent step of all seeds, by part, averaged over the run; empty where it logged none."""
     path = folder / METRICS
@@ -179,10 +197,16 @@ def run_timing(folder: Path) -> dict[str, float]:
     for number, row in enumerate(_whole_rows(path), start=2):
         times = [name for name in row if name and name.startswith("ms_")]
         _check_row(row, {"agent_steps": int, **{name: float for name in times if row[name]}}, path, number)
-        by_step[int(row["agent_steps"])] = {name: float(row[name] or 0) for name in times}
+        if not has_learnt(row):
+            continue
+        parts: dict[str, float] = {}
+        for name in times:  # a run that was resumed by a newer version has columns of both
+            called: str = name.removeprefix("ms_")
+            part: str = _RENAMED_TIMES.get(called, called)
+            parts[part] = parts.get(part, 0.0) + float(row[name] or 0)
+        by_step[int(row["agent_steps"])] = parts
     steps = list(by_step.values())
-    parts = steps[0] if steps else {}
-    return {part.removeprefix("ms_"): sum(times[part] for times in steps) / len(steps) for part in parts}
+    return {part: sum(times[part] for times in steps) / len(steps) for part in (steps[0] if steps else {})}
 
 
 def seed_steps_per_s(milliseconds: Iterable[float], seeds: int) -> float | None:

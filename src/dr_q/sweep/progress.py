@@ -6,6 +6,7 @@ from dr_q.kit import DamagedFileError
 from dr_q.report.statistics import sample
 from dr_q.run_folder import (
     checkpoint_steps,
+    has_learnt,
     is_run,
     last_evaluations,
     last_metrics,
@@ -62,4 +63,6 @@ def checkpoint_of(job: Job) -> int:
 
 
 def _rate(row: dict[str, str], seeds: int) -> float | None:
+    if not has_learnt(row):
+        return None
     return seed_steps_per_s((float(value) for name, value in row.items() if name.startswith("ms_") and value), seeds)

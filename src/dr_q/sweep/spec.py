@@ -321,7 +321,8 @@ def value_of(name: str, text: str, option: str) -> Any:
     """A setting's value as it is written after an option, `--grid` for instance; ConfigError if it is not allowed."""
     field, declared = settings_of(Config)[name]
     kind = base_kind(field.type)
-    convert = {bool: {"True": True, "False": False}.__getitem__, int: int, float: float}.get(kind, str)
+    by_kind = {bool: {"True": True, "False": False}.__getitem__, int: int, float: float}
+    convert = declared.read or by_kind.get(kind, str)
     try:
         value = convert(text)
     except (KeyError, ValueError):

@@ -64,7 +64,7 @@ class Display:
     def step(self, agent_steps: int) -> None:
         """Where the run is."""
         now = time.perf_counter()
-        if agent_steps < self._settings.config.exploration_steps:  # which says nothing of how fast it will learn
+        if agent_steps < self._settings.learning_starts:  # which says nothing of how fast it will learn
             if self._progress is not None:
                 self._progress.update(self._bar, completed=agent_steps, rate="exploring")
             return
@@ -74,13 +74,13 @@ class Display:
             known = now - self._first[0] > 1
             self._progress.update(self._bar, completed=agent_steps, rate=self._rate(agent_steps) if known else "")
 
-    def evaluation(self, evaluations: Sequence[Evaluation]) -> None:
-        """The last evaluation of each seed."""
+    def evaluation(self, evaluations: Sequence[Evaluation], training: str = "") -> None:
+        """The last evaluation of each seed; `training` says how the training episodes since the last one went."""
         scores = " ".join(f"{e.return_mean:.0f}" for e in evaluations)
         mean = sum(e.return_mean for e in evaluations) / len(evaluations)
         if self._progress is not None:
             self._progress.update(self._bar, last=f"return {scores}{self._published}")
-        exploring = 0 < evaluations[0].agent_steps <= self._settings.config.exploration_steps
+        exploring = 0 < evaluations[0].agent_steps <= self._settings.learning_starts
         rate = ", exploring" if exploring else ""
         if self._first is not None and evaluations[0].agent_steps > self._first[1]:
             rate = f", {self._rate(evaluations[0].agent_steps)}"
@@ -88,6 +88,7 @@ class Display:
             f"step {evaluations[0].agent_steps:,} of {self._settings.steps:,}: return {mean:.1f}"
             + (f" (seeds: {scores})" if len(evaluations) > 1 else "")
             + f"{self._published}{rate}"
+            + (f" | {training}" if training else "")
         )
 
     def _rate(self, agent_steps: int) -> str:

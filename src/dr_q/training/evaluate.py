@@ -39,33 +39,8 @@ def evaluate(
     Where simulators had to be started again, all episodes are played again: they follow from their seeds, so the
     results are those of an evaluation in which nothing failed.
     """
-    while True:
-        try:
-            return _evaluate(pool, learner, policies, seeds, agent_steps, episodes, given_up)
-        except RestartedError:
-            continue
-
-
-def _evaluate(
-    pool: Pool,
-    learner: Learner,
-    policies: PolicyNetworks,
-    seeds: list[int],
-    agent_steps: int,
-    episodes: int,
-    given_up: Callable[[], bool],
-) -> Evaluated:
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
-    obs, noise = pool.evaluate_begin(episode_seeds), EvaluationNoise(pool.spec, episode_seeds)
-    running = np.ones(episode_seeds.shape, bool)
-    returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
-    while running.any():
-        if given_up():
-            raise concurrent.futures.CancelledError
-        lengths += running
-        check_length(pool.spec, int(lengths.max()))
-        obs, reward, running = pool.evaluate_step(noise(learner.greedy(policies, obs)))
-        returns += reward
+    returns, lengths = play(pool, learner, policies, episode_seeds, given_up)
     results = [
         Evaluation(
             seed=seed,
@@ -79,6 +54,41 @@ def _evaluate(
         for i, seed in enumerate(seeds)
     ]
     return Evaluated(agent_steps, policies, results)
+
+
+def play(
+    pool: Pool,
+    learner: Learner,
+    policies: PolicyNetworks,
+    episode_seeds: np.ndarray,
+    given_up: Callable[[], bool] = lambda: False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and lengths of episodes of these seeds, [S, E] each; CancelledError once it is given up."""
+    while True:
+        try:
+            return _play(pool, learner, policies, episode_seeds, given_up)
+        except RestartedError:
+            continue
+
+
+def _play(
+    pool: Pool,
+    learner: Learner,
+    policies: PolicyNetworks,
+    episode_seeds: np.ndarray,
+    given_up: Callable[[], bool],
+) -> tuple[np.ndarray, np.ndarray]:
+    obs, noise = pool.evaluate_begin(episode_seeds), EvaluationNoise(pool.spec, episode_seeds)
+    running = np.ones(episode_seeds.shape, bool)
+    returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
+    while running.any():
+        if given_up():
+            raise concurrent.futures.CancelledError
+        lengths += running
+        check_length(pool.spec, int(lengths.max()))
+        obs, reward, running = pool.evaluate_step(noise(learner.greedy(policies, obs)))
+        returns += reward
+    return returns, lengths
 
 
 class Evaluator:
@@ -112,6 +122,11 @@ class Evaluator:
         result, self._pending = self._pending.result(), None
         return result
 
+    def play(self, policies: PolicyNetworks, episode_seeds: np.ndarray, given_up: Callable[[], bool]) -> np.ndarray:
+        """Returns of other episodes, [S, E], now; nothing may be under way. CancelledError once they are given up."""
+        assert self._pending is None
+        return play(self._pool_to_use(), self._learner, policies, episode_seeds, given_up)[0]
+
     def give_up(self) -> None:
         """Let what is under way end at its next step, because nobody will take it; returns at once."""
         self._closing.set()
@@ -125,7 +140,10 @@ class Evaluator:
             self._own.close()
 
     def _evaluate(self, policies: PolicyNetworks, agent_steps: int) -> Evaluated:
+        pool, given_up = self._pool_to_use(), self._closing.is_set
+        return evaluate(pool, self._learner, policies, self._seeds, agent_steps, self._episodes, given_up)
+
+    def _pool_to_use(self) -> Pool:
         if self._open_pool is not None and self._own is None:
             self._own = self._open_pool()
-        pool, given_up = self._own or self._pool, self._closing.is_set
-        return evaluate(pool, self._learner, policies, self._seeds, agent_steps, self._episodes, given_up)
+        return self._own or self._pool

@@ -7,7 +7,7 @@ from pathlib import Path
 from dr_q.config import plain_value
 from dr_q.kit import DamagedFileError, TrainingError, spelled
 from dr_q.run_folder import StoredCheckpoint
-from dr_q.settings import Settings
+from dr_q.settings import STOP_RULES, Settings
 
 _LAST_ATTEMPTS, _PAUSE_S = 3, 2.0
 """For the checkpoint at the end of a run, and seconds between them."""
@@ -64,16 +64,20 @@ def why(error: OSError) -> str:
     return f"{error.filename}: {said}" if error.filename is not None else said
 
 
-def check_settings_of(folder: Path, settings: Settings, stored: StoredCheckpoint) -> None:
-    """Refuse settings of run.json that differ from those with which a checkpoint was made, and a step past the end."""
+def check_settings_of(folder: Path, settings: Settings, stored: StoredCheckpoint, *, any_task: bool = False) -> None:
+    """Refuse settings of run.json that differ from those with which a checkpoint was made, and a step past the end.
+
+    `any_task`: the environment is compared elsewhere.
+    """
     if stored.seeds != settings.seed_list:
         raise _differ(folder, "seeds", settings.seed_list, stored, stored.seeds)
     now = settings.to_json()
     for name, was in {**stored.settings, **stored.settings.get("config", {})}.items():
         got = {**now, **now["config"]}.get(name, was)
-        if name not in ("steps", "config") and plain_value(got) != plain_value(was):
+        apart = ("steps", "config", *STOP_RULES, *(["task"] if any_task else []))
+        if name not in apart and plain_value(got) != plain_value(was):
             raise _differ(folder, name, got, stored, was)
-    if stored.agent_steps > settings.steps:
+    if stored.agent_steps > settings.last_step:
         raise DamagedFileError(
             f"{stored.folder} is past the end of the run in {folder}, whose settings have {settings.steps:,} steps; "
             "one of the two is not this run's: take it from a backup"

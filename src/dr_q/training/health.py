@@ -37,6 +37,11 @@ def metric_values(config: Config, metrics: Array | None, encoder: drq.EncoderMet
     return values
 
 
+def logged_names(config: Config) -> list[str]:
+    """Names of what `metric_values` gives once a run learns."""
+    return [*drq.metric_names(config), "encoder_loss", *(f"encoder_{term.name}" for term in drq.TERMS)]
+
+
 def reward_bounds(config: Config) -> tuple[float, float]:
     """The lowest and the highest reward that the two-hot bins can express."""
     low, high = config.reward_range
@@ -65,7 +70,7 @@ class Health:
         if np.count_nonzero(np.isfinite(actions)) == actions.size:
             return
         values = metric_values(self._config, stepper.metrics, stepper.encoder_metrics)
-        self.check({**values, "its actions": actions}, agent_steps)
+        self.check({**values, "its actions": actions.reshape(len(self._seeds), -1)}, agent_steps)
 
     def check_metrics(self, metrics: Array | None, encoder: drq.EncoderMetrics | None, agent_steps: int) -> None:
         """Stop if an update computed NaN or infinite numbers."""
@@ -88,9 +93,11 @@ class Health:
                 continue
             more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
             what = f"{', '.join(lost[:_SHOWN])}{more} {'is' if len(lost) == 1 else 'are'} NaN or infinite"
+            mixed = f"try {spelled('compute')} float32; " if self._config.compute == "mixed" else ""
+            saved = self._last_checkpoint()
             raise TrainingError(
-                f"seed {seed} has diverged at step {agent_steps:,}: {what}; {self._largest(index)}; scale rewards and "
-                f"observations that are very large, or give smaller learning rates; {self._last_checkpoint()}"
+                f"seed {seed} has diverged at step {agent_steps:,}: {what}; {self._largest(index)}; {mixed}scale "
+                f"rewards and observations that are very large, or give smaller learning rates; {saved}"
             )
 
     def check_rewards(self, lowest: float, highest: float) -> None:

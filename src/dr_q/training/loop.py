@@ -4,8 +4,11 @@ RL update k sees exactly `exploration_steps` - 1 + k transitions (D10), whatever
 counts agent steps (D9).
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
+import functools
+import importlib.util
 import os
 import sys
 import time
@@ -18,39 +21,79 @@ import numpy as np
 
 from dr_q import agent as drq
 from dr_q.config import changed_settings
-from dr_q.envs import CallWatchdog, EnvSpec, Pool, ProcessPool, Restarts, Source, Transitions, cores, open_pool
-from dr_q.kit import ConfigError, EnvError, RunFolderError, TrainingError, WorkerError, spelled
+from dr_q.envs import (
+    MOST_INFO_KEYS,
+    CallWatchdog,
+    EnvSpec,
+    Pool,
+    ProcessPool,
+    Restarts,
+    Transitions,
+    make_env,
+)
+from dr_q.kit import (
+    DamagedFileError,
+    DrQError,
+    EnvError,
+    RunFolderError,
+    TrainingError,
+    WorkerError,
+    spelled,
+)
 from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load_newest, to_checkpoint
-from dr_q.policies import save_policies
+from dr_q.policies import Policy, policy_of_seed, save_policies
+from dr_q.policies.watch import check_video_package, record_episode
 from dr_q.run_folder import (
     Checkpoints,
     Evaluation,
     RunJson,
     RunTables,
+    StoredCheckpoint,
     check_new_folder,
     checkpoint_steps,
     is_run,
     last_metrics,
     lock_run_folder,
     read_run_json,
+    tensorboard_folder,
+    video_file,
 )
 from dr_q.settings import Execution, Settings
+from dr_q.training.best import BestPolicies, BestPolicy
+from dr_q.training.callbacks import (
+    Callback,
+    Callbacks,
+    CheckpointEvent,
+    EndEvent,
+    EpisodeEvent,
+    EvaluationEvent,
+    RunView,
+    StartEvent,
+    StepEvent,
+    Stop,
+    callbacks_of,
+    info_keys_of,
+    on_evaluation_callbacks,
+)
+from dr_q.training.compile_cache import keep_compiled_programs
 from dr_q.training.deterministic import make_deterministic
 from dr_q.training.display import Display
+from dr_q.training.environment import check_environment, environment_record
+from dr_q.training.episodes import EndedEpisode, EpisodeLog
 from dr_q.training.evaluate import Evaluated, Evaluator
 from dr_q.training.failed_writes import FailedCheckpoints, check_settings_of, why
-from dr_q.training.health import Health, metric_values
+from dr_q.training.health import Health, logged_names, metric_values
 from dr_q.training.plan import Plan, plan_for
+from dr_q.training.pools import evaluation_pool, training_pool
+from dr_q.training.schedule import Schedule
 from dr_q.training.signals import Signals
+from dr_q.training.starting import Start, check_packages, check_start, read_start
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 from dr_q.training.writers import MetricWriters
 
 _STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
-_CORES_TO_EVALUATE = 6
-"""Beyond one for each training simulator."""
-Callback = Callable[[list[Evaluation]], None]
 
 
 class TrainResult(NamedTuple):
@@ -58,7 +101,7 @@ class TrainResult(NamedTuple):
 
     folder: Path
     status: str
-    """finished, stopped (by --max-minutes) or interrupted (by a signal)."""
+    """finished, stopped (by max_minutes or a callback) or interrupted (by a signal)."""
     agent_steps: int
     evaluations: list[Evaluation]
     """Those made by this call."""
@@ -66,6 +109,10 @@ class TrainResult(NamedTuple):
     """The signal that interrupted it, if one did."""
     env_restarts: int = 0
     """How often simulators that failed were started again by this call."""
+    stop_reason: str = ""
+    """Why it was stopped, if it was."""
+    best: tuple[BestPolicy, ...] = ()
+    """The best policy of each seed over time, with both its scores; empty if they are not kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,30 +121,24 @@ class Options(Execution):
 
     quiet: bool = False
     """Print nothing."""
-    on_evaluation: Callback | None = None
+    on_evaluation: Callable[[list[Evaluation]], Any] | None = None
     """Called with every evaluation."""
+    callbacks: tuple[Callback, ...] = ()
+    """Called in this order."""
+    started: float | None = dataclasses.field(default=None, compare=False)
+    """When the time that `max_minutes` limits began, by `time.monotonic()`; by default with the call of `train`."""
+    new_environment: bool = False
+    """Whether a run may be resumed with another environment than its own."""
     may_exit: bool = False
     """Whether a second signal may end the process where its main thread does not notice it."""
 
 
-def keep_compiled_programs() -> None:
-    """Let a GPU's programs be found again by the next run, unless jax was told where to keep them.
-
-    They compile for half a minute. It also makes a resumed run use the very same programs: a GPU's compiler times
-    kernels to choose among them, and another choice rounds differently.
-    """
-    try:
-        backend = jax.default_backend()
-    except Exception as error:  # jax has many ways to fail here
-        why = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ConfigError(f"no device to compute on: {why}; unset JAX_PLATFORMS, or see dr-q doctor") from None
-    if backend != "cpu" and jax.config.jax_compilation_cache_dir is None:  # pyright: ignore
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "dr-q" / "jax"))
-
-
 def train(settings: Settings, folder: Path, options: Options, *, resume: bool = False) -> TrainResult:
     """Run the settings in a folder that is new or, if it is resumed, from its last checkpoint."""
+    if options.started is None:
+        options = dataclasses.replace(options, started=time.monotonic())
+    if options.video_every is not None:
+        check_video_package()
     if not resume:
         check_new_folder(folder)
     with lock_run_folder(folder):
@@ -129,11 +170,18 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     if options.deterministic:
         make_deterministic()
     keep_compiled_programs()
-    planned: list[Plan] = []
+    check_packages(options)
+    if not (resume and checkpoint_steps(folder)):
+        check_start(settings)
+    planned: list[tuple[Plan, Start]] = []
     run: _Run | None = None
 
     def plan(spec: EnvSpec) -> None:
-        planned.append(plan_for(settings, spec, options.device_memory))  # may refuse
+        nonlocal settings
+        if spec.vector_lanes:
+            settings = dataclasses.replace(settings, num_envs=spec.vector_lanes)
+        start = read_start(settings, spec.spaces, folder, resume=resume)  # may refuse
+        planned.append((plan_for(settings, spec, options.device_memory, prefilled=start.slots), start))
 
     def hang(error: WorkerError) -> None:
         """From the watchdog's thread: the main thread is in an environment that cannot be interrupted."""
@@ -143,12 +191,15 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
             print(f"dr-q: {error}", file=sys.stderr, flush=True)
             os._exit(error.exit_code)
 
-    timeout = float(options.env_timeout)
-    watchdog = CallWatchdog(timeout)
+    watchdog = CallWatchdog(float(options.env_timeout))
     watchdog.give_up = hang
     restarts = Restarts(options.max_env_restarts)
-    failing: dict[str, Any] = {"timeout": timeout, "restarts": restarts}
-    pool = training_pool(settings, options.in_process, plan, watchdog=watchdog, **failing)
+    probed = not resume and not options.max_env_restarts  # one that may fail may do so in a probe
+    failing: dict[str, Any] = {"timeout": float(options.env_timeout), "restarts": restarts}
+    callbacks = [*callbacks_of(settings), *options.callbacks, *on_evaluation_callbacks(options.on_evaluation)]
+    keys = info_keys_of(callbacks, MOST_INFO_KEYS)
+    how: dict[str, Any] = {"info_keys": keys, "probed": probed, "envs_per_process": options.envs_per_process}
+    pool = training_pool(settings, options.in_process, plan, watchdog=watchdog, **how, **failing)
     for_evaluation = evaluation_pool(settings, options.background_evaluation, **failing)
 
     def give_up() -> None:
@@ -163,41 +214,13 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     try:
         with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
             watchdog.interrupt = signals.call_in_main
-            run = _Run(settings, folder, options, pool, for_evaluation, planned[0], restarts, resume)
+            run = _Run(settings, folder, options, pool, for_evaluation, *planned[0], restarts, resume, callbacks, keys)
             try:
                 return run.go(signals)
             finally:
                 run.close()
     finally:
         pool.close()
-
-
-def training_pool(
-    settings: Settings, in_process: bool | None, accept: Callable[[EnvSpec], None], **failing: Any
-) -> Pool:
-    """Simulators to train on: in this process or, by default for several seeds, in a process for each.
-
-    Args:
-        settings: Of the run.
-        in_process: Whether they are in this process; None for the default.
-        accept: May refuse the first seed's environment before those of the others are started.
-        failing: What happens to those that fail: see `open_pool`.
-    """
-    here = settings.seeds == 1 if in_process is None else in_process
-    return _pool(settings, in_process=here, accept=accept, **failing)
-
-
-def evaluation_pool(settings: Settings, background: bool | None = None, **failing: Any) -> Callable[[], Pool] | None:
-    """How to open simulators for evaluating in the background, if that is asked for or, by default, worth it."""
-    if background is None:  # on the CPU the cores are busy learning; a caller's own environment may not travel
-        named = isinstance(settings.task, str)
-        background = named and jax.default_backend() != "cpu" and cores() >= settings.seeds + _CORES_TO_EVALUATE
-    return (lambda: _pool(settings, in_process=False, spin=False, **failing)) if background else None
-
-
-def _pool(settings: Settings, **how: Any) -> Pool:
-    source = Source(settings.task, settings.noise_dims)
-    return open_pool(source, settings.seed_list, settings.eval_episodes, **how)
 
 
 class _Run:
@@ -211,8 +234,11 @@ class _Run:
         pool: Pool,
         for_evaluation: Callable[[], Pool] | None,
         plan: Plan,
+        start: Start,
         restarts: Restarts,
         resume: bool,
+        callbacks: list[Callback],
+        info_keys: tuple[str, ...],
     ):
         self.settings, self.config, self.options, self.pool, self.folder = (
             settings,
@@ -231,19 +257,28 @@ class _Run:
         self.checkpoints = Checkpoints(folder, self.seeds, settings.keep_checkpoints)
         self.display.plan(plan)
         self.restarts, restarts.say = restarts, self.display.say
-        if settings.steps <= self.config.exploration_steps:
-            self.display.say(
-                f"nothing will be learnt: all {settings.steps:,} steps explore; give more steps than "
-                f"exploration_steps, {self.config.exploration_steps:,}, or fewer of those (preset quick has 1,000)"
-            )
+        self._say_limits()
         self.evaluations: list[Evaluation] = []
+        self.schedule = Schedule(self.config, settings.num_envs, settings.learning_starts)
         self.clock = Clock()
         self.learner = Learner(plan.spec, self.seeds)
+        self.log_every = options.log_interval(settings.steps)
+        self.episodes = EpisodeLog(len(self.seeds), settings.num_envs, pool.spec.obs, self.config)
+        self.best = BestPolicies(self.seeds, settings.eval_episodes) if options.keep_best else None
+        self.callbacks, self.info_keys = Callbacks(callbacks), info_keys
+        self.view = RunView(folder, settings, self._policy_now, self.display.say)
+        self.view.episode_returns = dict(zip(self.seeds, self.episodes.recent, strict=True))
+        self.resumed = False
+        """Whether it continues from a checkpoint."""
+        self.said_of_video = ""
+        self.checked_info = False
         self.step = 0
         self.evaluated_at = -1
         self.unsaved_policies: Evaluated | None = None
         self.failed_checkpoints = FailedCheckpoints(options.max_failed_checkpoints, self.display.say)
         self.health = Health(self.config, self.seeds, self.learner, self.display.say, self._last_checkpoint)
+        self.record.started_from = dict(start.record)
+        self._note_environment(resume=resume)
         arrived, encoder_metrics = self._resume() if resume else (None, None)
         rows = last_metrics(folder) if resume else []
         self.restarts_before = {int(row["seed"]): int(row.get("env_restarts") or 0) for row in rows}
@@ -255,8 +290,9 @@ class _Run:
                 f"{jax.device_count()} x {jax.devices()[0].device_kind}: its results will differ from an unbroken run's"
             )
         if self.step == 0:
-            self.learner.begin(pool.begin())
-        self.display.say_on_device(f"compiled in {self.learner.compile():.0f} s")
+            encoder_metrics = self._begin(start)
+        self.display.say("compiling (about 30 s the first time)")
+        self.display.say(f"compiled in {self.learner.compile():.0f} s")
         self.stepper = Stepper(self.learner, pool, self.clock, arrived, self._check_starts)
         self.stepper.encoder_metrics = encoder_metrics
         self.logged_at = self.step
@@ -267,6 +303,21 @@ class _Run:
             folder, settings, options.wandb, purge_from, self.display.say, **options.wandb_arguments
         )
 
+    def _say_limits(self) -> None:
+        """Say what the run will not do."""
+        if self.settings.steps <= self.settings.learning_starts:
+            name = "exploration_steps" if self.config.exploration_steps else "warmup_steps"
+            self.display.say(
+                f"nothing will be learnt: all {self.settings.steps:,} steps explore; give more {spelled('steps')} than "
+                f"{spelled(name)}, {self.settings.learning_starts:,}, or fewer of those (preset quick explores for "
+                "1,000)"
+            )
+        if not self.pool.spec.can_resume:
+            self.display.say(
+                "this VectorEnv resets its environments itself (SAME_STEP), so a resumed run starts new episodes and "
+                "differs from an unbroken one; with gymnasium.vector.AutoresetMode.DISABLED it does not"
+            )
+
     def close(self) -> None:
         """End what runs next to the loop."""
         self.evaluator.close()
@@ -274,38 +325,40 @@ class _Run:
 
     def go(self, signals: Signals) -> TrainResult:
         """Step until the end, a signal, or the time given."""
-        settings, start = self.settings, time.monotonic()
+        settings, first = self.settings, self.step
         self.clock.take()  # restoring and compiling are no step's
-        limit = None if self.options.max_minutes is None else 60 * self.options.max_minutes
         self.record.write("running", self.step)
+        self._say_where_the_log_is()
         self.display.start()
         saved_at = self.step
         try:
+            self._call("on_start", StartEvent, resumed=self.resumed)
             while True:
-                due = self.step % settings.eval_every == 0 or self.step >= settings.steps
+                due = settings.is_due(settings.eval_every, self.step) or self.step >= settings.steps
                 if due and self.evaluated_at != self.step:
                     self._evaluate()
                 self._take_evaluation(wait=False)
-                out_of_time = limit is not None and time.monotonic() - start > limit
+                stop = self.callbacks.stop or self._out_of_time(first)
                 done = self.step >= settings.steps
-                ends = done or out_of_time or bool(signals.received)
-                regular = self.step % settings.checkpoint_every == 0 and self.step > 0
+                ends = done or stop is not None or bool(signals.received)
+                regular = settings.is_due(settings.checkpoint_every, self.step) and self.step > 0
                 if ends or regular:
                     self._take_evaluation(wait=True)  # a checkpoint has every evaluation up to it
                 if (ends or regular) and saved_at != self.step:
-                    self._checkpoint(must=ends)
+                    self._checkpoint(must=ends or self.callbacks.stop is not None)
                     saved_at = self.step
-                if ends:
+                if ends or self.callbacks.stop is not None:
                     status = "finished" if done else "interrupted" if signals.received else "stopped"
-                    return self._end(status, 0 if done else signals.received)
+                    return self._end(status, signals, self.callbacks.stop or stop)
                 self._train_step()
-                self.step += 1
+                self.step += settings.num_envs
+                self._follow_episodes()
                 self.health.check_actions(self.stepper, self.step)
-                if self.step % 50 == 0:
+                if settings.is_due(50, self.step):
                     self.display.step(self.step)
                     self.health.check_metrics(self.stepper.metrics_before, None, self.step)
                     self.health.check_rewards(*self.pool.reward_range())
-                if self.step % self.options.log_every == 0:
+                if settings.is_due(self.log_every, self.step):
                     self._log()
         except KeyboardInterrupt:
             self.evaluator.give_up()  # before what may wait for a disk
@@ -327,8 +380,12 @@ class _Run:
         """Write down that the run failed, and say how to resume it."""
         with contextlib.suppress(OSError):  # the first error is the one to report
             self.record.write("failed", self.step)
-        if isinstance(error, EnvError | WorkerError):
-            self.display.say(f"failed at step {self.step:,}; once that is fixed, {self._how_to_resume()}")
+        told = self.callbacks.failed_in
+        if isinstance(error, EnvError | WorkerError) or told:
+            what = f"{told} at step {self.step:,}" if told else f"failed at step {self.step:,}"
+            self.display.say(f"{what}; once that is fixed, {self._how_to_resume()}")
+        with contextlib.suppress(Exception):  # the first error is the one to report
+            self._call("on_end", EndEvent, status="failed", stop_reason="")
 
     def stopped_at_once(self) -> None:
         """Leave the run as it is, without another checkpoint."""
@@ -336,29 +393,131 @@ class _Run:
             self.record.write("failed", self.step)
         self.display.say(f"stopped at step {self.step:,}; {self._how_to_resume()}")
 
+    def _begin(self, start: Start) -> drq.EncoderMetrics | None:
+        """Agents and replays as of before step 0; what the last encoder updates saw, if there were any."""
+        if start.weights is not None:
+            self.display.say(start.weights.line)
+        self.learner.begin_agents(None if start.weights is None else start.weights.arrays)
+        seen = None
+        if start.data is not None:
+            self.display.say(start.data.line)
+            self.learner.add_recorded(*start.data.stacked(self.settings.num_envs))
+        if self.settings.pretrain:
+            self.display.say(f"{self.settings.pretrain:,} encoder updates on them (pretrain)")
+            seen = self.learner.pretrain_encoder(self.settings.pretrain // self.config.target_period)
+        self.learner.begin_acting(self.pool.begin(), at_random=self.config.exploration_steps > 0)
+        return seen
+
+    def _note_environment(self, *, resume: bool) -> None:
+        """Keep what identifies the environment; refuse another one than that of the run, unless it was asked for."""
+        now = environment_record(self.settings, self.pool.spec)
+        info = read_run_json(self.folder) if resume and is_run(self.folder) else {}
+        self.knows_environment = "environment" in info
+        before = info.get("environment") or {"task": info.get("settings", {}).get("task", "")}  # of an earlier version
+        self.record.earlier_environments = list(info.get("earlier_environments", []))
+        self.is_new_environment = bool(info) and self.options.new_environment
+        if info:
+            known = before if self.knows_environment else {}
+            check_environment(known, now, asked_for=self.is_new_environment, folder=self.folder)
+        if self.is_new_environment:
+            self.record.earlier_environments.append({"until": info.get("agent_steps", 0), **before})
+        self.record.environment = now
+        for note in self.pool.spec.notes:
+            self.display.say(note)
+
     def _how_to_resume(self) -> str:
         saved = self.checkpoints.steps()
         how = f"resume from step {saved[-1]:,}" if saved else "start again (there is no checkpoint yet)"
         return f"{how} with: {self._resume_call()}"
 
+    def _out_of_time(self, first: int) -> Stop | None:
+        """Whether `max_minutes` are over; `first` is the step at which this process began."""
+        minutes, started = self.options.max_minutes, self.options.started
+        if minutes is None or started is None or time.monotonic() - started <= 60 * minutes:
+            return None
+        before = "" if self.step > first else ", before the first step"
+        return Stop(f"{spelled('max_minutes')} {minutes:g} is over{before}")
+
+    def _call(self, hook: str, kind: Callable[..., Any], **what: Any) -> None:
+        """Call a hook of the callbacks that have it."""
+        if self.callbacks.has(hook):
+            self.view.agent_steps = self.step
+            self.callbacks.call(hook, kind(**{"run": self.view, "agent_steps": self.step, **what}))
+
+    def _policy_now(self, seed: int) -> Policy:
+        return self._policy_of(self.learner.policies(), seed, self.step)
+
+    def _policy_of(self, policies: drq.PolicyNetworks, seed: int, agent_steps: int) -> Policy:
+        record = {**self._policy_record, "agent_steps": agent_steps}
+        return policy_of_seed(policies, self.seeds.index(seed), seed, self.pool.spec.spaces, record)
+
+    @property
+    def _policy_record(self) -> dict[str, Any]:
+        """What all policies of the run have in common."""
+        return {
+            "task": self.settings.task_name,
+            "preset": self.settings.preset,
+            "noise_dims": self.settings.noise_dims,
+            "config": dataclasses.asdict(self.config),
+        }
+
+    def _follow_episodes(self) -> None:
+        """Take note of what the last step led to, and tell the callbacks."""
+        arrived = self.stepper.arrived
+        assert arrived is not None
+        ended = self.episodes.follow(arrived, self.step)
+        if self.episodes.too_large:
+            self.display.say(self.episodes.too_large)
+            self.episodes.too_large = ""
+        if not ended and not self.callbacks.has("on_step"):
+            return
+        infos = self.pool.infos()
+        if self.callbacks.has("on_step"):
+            by_key = {key: self._by_seed(x) for key, x in zip(self.info_keys, infos[:, 1:].T, strict=True)}
+            rewards, ends = self._by_seed(arrived.reward.copy()), self._by_seed(arrived.terminated | arrived.truncated)
+            self._call("on_step", StepEvent, rewards=rewards, ended=ends, info=by_key)
+        for index in ended:
+            done = self.episodes.end(index, bool(arrived.terminated[index]), float(infos[index, 0]))
+            if done is None:
+                continue
+            self._check_info(infos[index, 1:])
+            seen = dict(zip(self.info_keys, infos[index, 1:].tolist(), strict=True))
+            seed = self.seeds[done.seed_index]
+            self._call("on_episode", EpisodeEvent, seed=seed, info=seen, **_without_index(done))
+
+    def _by_seed(self, x: np.ndarray) -> np.ndarray:
+        """A number of each environment: [S], with several for each seed [S, num_envs]."""
+        return x if self.settings.num_envs == 1 else x.reshape(len(self.seeds), -1)
+
+    def _check_info(self, last: np.ndarray) -> None:
+        """Say once which entries of `info` callbacks ask for and the first episode's last step does not have."""
+        missing = [key for key, x in zip(self.info_keys, last, strict=True) if np.isnan(x)]
+        if missing and not self.checked_info:
+            self.display.say(
+                f"the last step of the first training episode has no number info[{missing[0]!r}], which a callback "
+                "asks for (info_keys): check the name"
+            )
+        self.checked_info = True
+
     def _train_step(self) -> None:
-        exploring = self.step < self.config.exploration_steps  # D9: agent steps
-        first = (self.step - self.config.exploration_steps) * self.config.replay_ratio
-        self.stepper.step(None if exploring else first)
+        first, count = self.schedule.updates(self.step)
+        self.stepper.step(first, count, at_random=self.step < self.schedule.random_until)
 
     def _check_starts(self) -> None:
         valid = self.learner.have_valid_start()
         if valid.all():
             if self.pool.spec.obs.images and jax.default_backend() == "cpu":
                 self.display.say(
-                    f"learning begins, with {self.config.target_period} encoder updates at once: from images on a CPU "
-                    f"that may take many minutes ({spelled('batch_size')} and {spelled('target_period')} make it less)"
+                    f"learning begins, with {self.config.encoder_updates_per_sync} encoder updates at once: from "
+                    f"images on a CPU that may take many minutes ({spelled('batch_size')} and "
+                    f"{spelled('target_period')} make it less)"
                 )
             return
         what = f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
         what += f"{self.config.horizon} transitions to learn from"
-        if self.step <= self.config.horizon:
-            raise TrainingError(f"{what}: too few steps yet; give more exploration_steps")
+        if self.step <= self.config.horizon * self.settings.num_envs:
+            name = "exploration_steps" if self.config.exploration_steps else "warmup_steps"
+            raise TrainingError(f"{what}: too few steps yet; give more {spelled(name)}")
         raise TrainingError(
             f"{what}: its episodes are all truncated sooner; give longer episodes, or let the environment terminate "
             "instead of truncate, or explore longer"
@@ -382,7 +541,7 @@ class _Run:
         self._check_draws()
         self.evaluator.start(self.step)
         self.evaluated_at = self.step
-        self.clock.lap("evaluate")
+        self.clock.lap("evaluation")
 
     def _take_evaluation(self, *, wait: bool) -> None:
         """Write down what an evaluation gave, once it is there."""
@@ -393,6 +552,8 @@ class _Run:
         self.evaluations += done.results
         self.tables.append_evaluations(done.results)
         self.unsaved_policies = done
+        if self.best is not None:
+            self.best.take(done)
         try:
             self._save_policies()
         except OSError as error:
@@ -402,10 +563,32 @@ class _Run:
             )
         values = {f"return/seed{e.seed}": e.return_mean for e in done.results}
         self.writers.scalars({**values, "return/mean": float(np.mean(list(values.values())))}, done.agent_steps)
-        self.display.evaluation(done.results)
-        if self.options.on_evaluation is not None:
-            self.options.on_evaluation(done.results)
-        self.clock.lap("evaluate")
+        self.display.evaluation(done.results, self.episodes.take_line())
+        self._record_video(done)
+        policy_of = functools.partial(self._policy_of, done.policies, agent_steps=done.agent_steps)
+        what: dict[str, Any] = {"evaluations": done.results, "policy_of": policy_of, "agent_steps": done.agent_steps}
+        self._call("on_evaluation", EvaluationEvent, **what)
+        self.clock.lap("evaluation")
+
+    def _record_video(self, done: Evaluated) -> None:
+        """Record the first seed's policy where a video is due. Whatever goes wrong with it, training continues."""
+        every, number = self.options.video_every, done.agent_steps // self.settings.eval_every
+        regular = done.agent_steps > 0 and self.settings.is_due(self.settings.eval_every, done.agent_steps)
+        if every is None or not regular or number % every:
+            return
+        seed = self.seeds[0]
+        out = video_file(self.folder, done.agent_steps, seed)
+        try:
+            env = make_env(self.settings.task, noise_dims=self.settings.noise_dims, render=True)
+            shown = record_episode(self._policy_of(done.policies, seed, done.agent_steps), env, out)
+            self.display.say(f"{out}: return {shown.total:.1f}, {shown.frames / shown.frames_per_second:.1f} s")
+        except Exception as error:  # drawing needs drivers and tools that fail in many ways
+            said = " ".join(str(error).split()) or type(error).__name__
+            if said != self.said_of_video:
+                self.said_of_video = said
+                self.display.say(f"no video of step {done.agent_steps:,}: {said}; training continues")
+            with contextlib.suppress(OSError):
+                out.unlink(missing_ok=True)
 
     def _save_policies(self) -> None:
         """Write those of the last evaluation, if they are not written yet."""
@@ -414,49 +597,66 @@ class _Run:
             return
         best = max(done.results, key=lambda e: e.return_mean)
         record = {
-            "task": self.settings.task_name,
-            "preset": self.settings.preset,
-            "noise_dims": self.settings.noise_dims,
+            **self._policy_record,
             "agent_steps": done.agent_steps,
             "best_seed": best.seed,
             "returns": {e.seed: e.return_mean for e in done.results},
-            "config": dataclasses.asdict(self.config),
         }
         save_policies(self.folder, self.pool.spec.spaces, record, done.policies, self.seeds)
+        self._save_best()
         self.unsaved_policies = None
+
+    def _save_best(self) -> None:
+        if self.best is not None:
+            self.best.save(self.folder, self.pool.spec.spaces, self._policy_record)
+
+    def _measure_best(self, signals: Signals) -> None:
+        """Play fresh episodes with the best policies, and say both scores; a signal cuts it short."""
+        if self.best is None or not self.best.chosen:
+            return
+        try:
+            self.best.measure(
+                self.learner.policies(),
+                lambda policies, seeds: self.evaluator.play(
+                    self.learner.placement.put(policies), seeds, lambda: bool(signals.received)
+                ),
+            )
+            self._save_best()
+        except concurrent.futures.CancelledError:
+            return
+        except (DrQError, OSError) as error:
+            self.display.say(f"the best policies could not be measured again: {error}")
+        for line in self.best.lines():
+            self.display.say(line)
 
     def _log(self) -> None:
         count, self.logged_at = self.step - self.logged_at, self.step
         per_step = {f"ms_{part}": 1000 * s / count for part, s in self.clock.take().items()}
         metrics, encoder = self.stepper.metrics, self.stepper.encoder_metrics
-        if metrics is None or encoder is None:
-            return
-        self._check_draws()
-        values = metric_values(self.config, metrics, encoder)
+        learns = metrics is not None and encoder is not None
+        values: dict[str, np.ndarray] = {}
+        if learns:
+            self._check_draws()
+            values = metric_values(self.config, metrics, encoder)
+        seen = self.episodes.take_row()
         timing = {f"ms_{part}": per_step.get(f"ms_{part}", 0.0) for part in _PARTS}
-        columns = ["seed", "agent_steps", *values, *timing, "env_restarts"]
+        names = logged_names(self.config)
+        columns = ["seed", "agent_steps", *names, *seen, *timing, "env_restarts"]
         rows = [
             [
                 seed,
                 self.step,
-                *(f"{x[i]:.6g}" for x in values.values()),
+                *(f"{values[name][i]:.6g}" if learns else "" for name in names),
+                *("" if np.isnan(x[i]) else f"{x[i]:.6g}" for x in seen.values()),
                 *(f"{x:.4g}" for x in timing.values()),
                 self.restarts_before.get(seed, 0) + self.restarts.of_seed[seed],
             ]
             for i, seed in enumerate(self.seeds)
         ]
         self.tables.append_metrics(columns, rows)
+        self.view.metrics = {**values, **seen}
         self.health.check(values, self.step)
-        self.writers.scalars(
-            {
-                **{f"train/{name}": float(x.mean()) for name, x in values.items()},
-                **{
-                    f"{name}/seed{seed}": float(x[i]) for name, x in values.items() for i, seed in enumerate(self.seeds)
-                },
-                **{f"time/{k}": v for k, v in timing.items()},
-            },
-            self.step,
-        )
+        self.writers.scalars({**_scalars({**values, **seen}, self.seeds), **_prefixed("time/", timing)}, self.step)
 
     def _last_checkpoint(self) -> str:
         saved = self.checkpoints.steps()
@@ -474,31 +674,54 @@ class _Run:
         states = jax.block_until_ready(learner.states)
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
         saved = Saved(self.step, states, learner.pending, arrived, episodes, frames, seen)
-        self.failed_checkpoints.attempt(lambda: self._write(saved), self.step, must, self._how_to_resume)
+        loop = {"callbacks": self.callbacks.states(), "episodes": self.episodes.state()}
+        self.failed_checkpoints.attempt(lambda: self._write(saved, loop), self.step, must, self._how_to_resume)
+        if self.record.last_checkpoint == self.step:
+            self._call("on_checkpoint", CheckpointEvent, folder=self.checkpoints.folder / str(self.step))
         self.clock.lap("checkpoint")
 
-    def _write(self, saved: Saved) -> None:
+    def _write(self, saved: Saved, loop: dict[str, Any]) -> None:
         """Write a checkpoint, and before that every evaluation up to it; OSError if that cannot be."""
         self.tables.flush()
         self._save_policies()
         evaluations = self.tables.evaluations_text()
-        self.checkpoints.write(to_checkpoint(saved, self.seeds, evaluations, self.settings.to_json()))
+        best = None
+        if self.best is not None and self.best.chosen:
+            best, loop = self.best.weights, {**loop, "best": self.best.state()}
+        settings = self.settings.to_json()
+        self.checkpoints.write(to_checkpoint(saved, self.seeds, evaluations, settings, loop=loop, best=best))
         self.record.last_checkpoint = saved.agent_steps
         self.record.write("running", self.step)
 
-    def _end(self, status: str, number: int) -> TrainResult:
-        self.record.write(status, self.step)
+    def _end(self, status: str, signals: Signals, stop: Stop | None) -> TrainResult:
+        if status == "finished" and self.logged_at != self.step:
+            self._log()
+        reason = stop.reason if stop is not None and status == "stopped" else ""
+        if status == "finished" or (reason and self.callbacks.stop is stop):  # otherwise it will be resumed
+            self._measure_best(signals)
+        self.record.write(status, self.step, reason)
         if self.restarts.of_seed:
             self.display.say(self.restarts.summary())
         if status != "finished":
-            self.display.say(f"{status} at step {self.step:,}; resume with: {self._resume_call()}")
-        return TrainResult(self.folder, status, self.step, self.evaluations, number, self.restarts.of_seed.total())
+            why = f": {reason}" if reason else ""
+            self.display.say(f"{status} at step {self.step:,}{why}; resume with: {self._resume_call()}")
+        self._call("on_end", EndEvent, status=status, stop_reason=reason)
+        number, restarts = 0 if status == "finished" else signals.received, self.restarts.of_seed.total()
+        best = () if self.best is None else self.best.chosen
+        return TrainResult(self.folder, status, self.step, self.evaluations, number, restarts, reason, best)
+
+    def _say_where_the_log_is(self) -> None:
+        board = tensorboard_folder(self.folder)
+        extra = "" if importlib.util.find_spec("tensorboard") else " (pip install 'dr-q[tensorboard]')"
+        self.display.say(f"metrics: {self.tables.metrics_path}, or tensorboard --logdir {board}{extra}")
 
     def _resume_call(self) -> str:
-        if isinstance(self.settings.task, str):
+        named, callbacks = isinstance(self.settings.task, str), self.options.callbacks
+        if named and not callbacks:
             return f"dr-q train --resume {self.folder}{' --deterministic' if self.options.deterministic else ''}"
-        same = ", deterministic=True" if self.options.deterministic else ""
-        return f"dr_q.train(THE_SAME_CALLABLE, resume={str(self.folder)!r}{same})"
+        same = ", callbacks=THE_SAME_CALLBACKS" if callbacks else ""
+        same += ", deterministic=True" if self.options.deterministic else ""
+        return f"dr_q.train({'' if named else 'THE_SAME_CALLABLE, '}resume={str(self.folder)!r}{same})"
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""
@@ -509,32 +732,103 @@ class _Run:
             return None, None
         saved, stored = load_newest(self.checkpoints, self.learner.spec, self.display.say)
         self.checkpoints.tidy()
-        check_settings_of(self.folder, self.settings, stored)
+        any_task = self.knows_environment or self.is_new_environment  # it has been compared
+        check_settings_of(self.folder, self.settings, stored, any_task=any_task)
         self.step = self.evaluated_at = self.record.last_checkpoint = saved.agent_steps
         self.tables.go_back(self.step, stored.evaluations, self.display.say)
-        arrived = self._back_to(saved)
+        self._restore_episodes(stored)
+        if self.is_new_environment:
+            self.record.earlier_environments[-1]["until"] = self.step
+        arrived = self._new_episodes(saved) if self.is_new_environment else self._back_to(saved)
         if self.learner.frames is not None and saved.frames is not None:
             self.learner.frames.rings = saved.frames
         self.learner.restore(saved.states, saved.pending)
+        self._restore_loop(stored)
         self.display.say(f"resumed at step {self.step:,}")
         return arrived, saved.encoder_metrics
+
+    def _restore_episodes(self, stored: StoredCheckpoint) -> None:
+        if "episodes" in stored.loop:
+            self.episodes.restore(_object(stored, "episodes"), str(stored.folder))
+        else:  # earlier versions kept none
+            self.episodes.open_unknown()
+
+    def _restore_loop(self, stored: StoredCheckpoint) -> None:
+        """Callbacks and the best policies as they were at a checkpoint; earlier versions kept none.
+
+        Returns in another environment say nothing of this one: the best policies and the rules to stop start anew.
+        """
+        self.resumed = True
+        states = _object(stored, "callbacks")
+        if self.is_new_environment:
+            own = {callback.name for callback in callbacks_of(self.settings)}
+            return self.callbacks.restore({k: x for k, x in states.items() if k not in own}, self.display.say)
+        weights = stored.best() if self.best is not None and "best" in stored.loop else {}
+        if self.best is not None and weights:
+            like, where = jax.eval_shape(lambda x: x, self.learner.policies()), str(stored.folder)
+            self.best.restore(_object(stored, "best"), weights, like, where)
+            with contextlib.suppress(OSError):  # it is written with the next checkpoint
+                self._save_best()
+        return self.callbacks.restore(states, self.display.say)
+
+    def _new_episodes(self, saved: Saved) -> Transitions:
+        """Begin anew in another environment: the open episodes are closed as truncated."""
+        arrived = Transitions(saved.arrived.packet.copy(), saved.arrived.layout)
+        actions = np.zeros((0, self.pool.spec.action.dim), np.float32)
+        obs = self.pool.restore([(episode + 1, actions) for episode, _ in saved.episodes])
+        for i in range(len(saved.episodes)):
+            self.episodes.drop(i)
+            arrived.numbers[i, 2] = 1
+            arrived.replace_obs(i, {name: x[i] for name, x in obs.items()})
+        self.display.say(
+            f"another environment from step {self.step:,} on: the open episodes are closed as truncated, and the "
+            "replay keeps what came from the earlier one"
+        )
+        return arrived
 
     def _back_to(self, saved: Saved) -> Transitions:
         """Bring the simulators back to where they were."""
         arrived = Transitions(saved.arrived.packet.copy(), saved.arrived.layout)
         reached = self.pool.restore(saved.episodes)
-        for i, seed in enumerate(self.seeds):
+        lanes = self.settings.num_envs
+        for i, (episode, _) in enumerate(saved.episodes):
             if all(np.array_equal(x[i], arrived.obs[name][i]) for name, x in reached.items()):
                 continue
-            episode = saved.episodes[i][0]
-            self.display.say(
-                f"seed {seed}: its simulator could not be brought back to where it was (replaying episode "
-                f"{episode} led elsewhere); that episode is closed as truncated, and results will differ from an "
-                "unbroken run"
-            )
+            if self.pool.spec.can_resume:  # of others that was said when the run began
+                which = f", environment {i % lanes}" if lanes > 1 else ""
+                self.display.say(
+                    f"seed {self.seeds[i // lanes]}{which}: its simulator could not be brought back to where it was "
+                    f"(replaying episode {episode} led elsewhere); that episode is closed as truncated, and results "
+                    "will differ from an unbroken run"
+                )
+            self.episodes.drop(i)
             arrived.numbers[i, 2] = 1
             arrived.replace_obs(i, self.pool.restart(i, episode + 1))
         return arrived
 
 
-_PARTS = (*PARTS, "evaluate", "checkpoint", "other")
+_PARTS = (*PARTS, "evaluation", "checkpoint", "other")
+
+
+def _without_index(done: EndedEpisode) -> dict[str, Any]:
+    return {name: value for name, value in done._asdict().items() if name != "seed_index"}
+
+
+def _object(stored: StoredCheckpoint, name: str) -> dict[str, Any]:
+    """What the loop kept under a name in a checkpoint."""
+    found = stored.loop.get(name, {})
+    if not isinstance(found, dict):
+        raise DamagedFileError(f"{stored.folder}: what it has of {name} cannot be read")
+    return found
+
+
+def _scalars(columns: dict[str, np.ndarray], seeds: list[int]) -> dict[str, float]:
+    """Columns [S] as curves: the mean over seeds, and each seed's; without values that are missing."""
+    known = {name: x for name, x in columns.items() if not np.isnan(x).all()}
+    means = {f"train/{name}": float(np.nanmean(x)) for name, x in known.items()}
+    own = {f"{name}/seed{seed}": float(x[i]) for name, x in known.items() for i, seed in enumerate(seeds)}
+    return {**means, **{name: x for name, x in own.items() if not np.isnan(x)}}
+
+
+def _prefixed(prefix: str, values: dict[str, float]) -> dict[str, float]:
+    return {f"{prefix}{name}": x for name, x in values.items()}

@@ -101,20 +101,27 @@ def main_memory(processes: Path = Path("/proc/self/cgroup"), limits: Path = Path
     return min(allowed)
 
 
-def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 1) -> Plan:
-    """Everything on the device if it fits there, else the frames in host memory; refuse what fits neither way."""
+def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 1, prefilled: int = 0) -> Plan:
+    """Everything on the device if it fits there, else the frames in host memory; refuse what fits neither way.
+
+    `prefilled` slots are filled before the run begins.
+    """
     config = settings.config
     shortest = 1 if spec.can_terminate or spec.episode_length is None else spec.episode_length
-    least = rp.smallest_capacity(config.horizon, spec.obs.stack)
+    lanes = settings.num_envs
+    least = rp.smallest_capacity(config.horizon, spec.obs.stack, lanes)
     if config.replay_capacity < least:
         stacked = f" and {spec.obs.stack} stacked frames" if spec.obs.stack > 1 else ""
+        of_lanes = f" in each of {lanes} environments" if lanes > 1 else ""
         raise ConfigError(
             f"{spelled('replay_capacity')} must be at least {least} for windows of {config.horizon} transitions"
-            f"{stacked}, got {config.replay_capacity}"
+            f"{stacked}{of_lanes}, got {config.replay_capacity}"
         )
-    capacity = max(rp.slots_to_fill(settings.steps, config.replay_capacity, shortest), least)
+    capacity = rp.slots_to_fill(settings.steps, config.replay_capacity, shortest, lanes) + prefilled
+    capacity = max(min(capacity, config.replay_capacity // lanes * lanes), least)
     for on_host in (False, True):
-        plan = _plan(LearnerSpec(config, spec.spaces.sizes(), capacity, on_host), settings.seeds, devices, memory)
+        learner_spec = LearnerSpec(config, spec.spaces.sizes(), capacity, on_host, lanes)
+        plan = _plan(learner_spec, settings.seeds, devices, memory)
         if _fits(plan):
             return plan
 
@@ -173,7 +180,8 @@ def _largest(seeds: int, devices: int, plan: Plan, on_host: bool, least: int) ->
     """The largest capacity that fits, to three digits."""
 
     def fits(capacity: int) -> bool:
-        spec = plan.spec._replace(capacity=capacity, frames_on_host=on_host)
+        whole = capacity // plan.spec.lanes * plan.spec.lanes
+        spec = plan.spec._replace(capacity=whole, frames_on_host=on_host)
         return _fits(_plan(spec, seeds, devices, plan.memory))
 
     low, high = least, plan.spec.capacity
@@ -192,10 +200,10 @@ def _gib(size: int) -> str:
     return f"{size / GIB:.2f} GiB" if size < 100 * GIB else f"{size / GIB:.0f} GiB"
 
 
-def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = None) -> Plan:
+def plan_for(settings: Settings, spec: EnvSpec, device_memory: float | None = None, *, prefilled: int = 0) -> Plan:
     """What goes where on this machine; `device_memory` is in GiB, where a device is not all ours."""
     devices = Placement(settings.seeds).devices
     memory = memory_of(devices[0])
     if device_memory is not None:
         memory = dataclasses.replace(memory, device_bytes=int(device_memory * GIB))
-    return make_plan(settings, spec, memory, len(devices))
+    return make_plan(settings, spec, memory, len(devices), prefilled)

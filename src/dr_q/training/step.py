@@ -1,4 +1,4 @@
-"""One agent step of all seeds: act on what came, start to take it in and to learn, step the simulators meanwhile.
+"""One step of all environments: act on what came, start to take it in and to learn, step the simulators meanwhile.
 
 Nothing waits that need not. While the device learns, the simulators step; while the host reads the actions and waits
 for the simulators, another thread dispatches the update. The order of what reaches the device is always the same.
@@ -36,12 +36,12 @@ class Clock:
 
 
 PARTS = {
-    "dispatch": "dispatching the next actions",
-    "act": "waiting for actions",
-    "simulate": "waiting for simulators",
-    "update": "waiting for the update's dispatch",
+    "dispatch_actions": "dispatching the next actions",
+    "wait_for_actions": "waiting for actions, which wait for the device's updates",
+    "wait_for_simulators": "waiting for simulators",
+    "wait_for_dispatch": "waiting for the update's dispatch",
 }
-"""What the loop's thread does in a step."""
+"""What the loop's thread does in a step; columns `ms_...` of metrics.csv."""
 
 
 class Stepper:
@@ -71,38 +71,45 @@ class Stepper:
         """What the last encoder updates saw."""
         self._dispatcher = concurrent.futures.ThreadPoolExecutor(1)
 
-    def step(self, first_update: int | None) -> None:
-        """An agent step with RL updates from that number (from 0) on, or exploring without any.
+    def step(self, first_update: int | None, count: int | None = None, *, at_random: bool | None = None) -> None:
+        """A step of every environment, with RL updates from that number (from 0) on, or without any.
 
         D10: an update sees what was there before the step.
+
+        Args:
+            first_update: Number of the first update; None before there are any.
+            count: Updates to make; by default the most of a round.
+            at_random: Whether actions are random and not the policy's; by default where there are no updates.
         """
+        at_random = first_update is None if at_random is None else at_random
         if self.arrived is not None:
-            act = self.learner.act_randomly if first_update is None else self.learner.act
+            act = self.learner.act_randomly if at_random else self.learner.act
             act(self.arrived)
-        self.clock.lap("dispatch")
-        if first_update == 0:
+        self.clock.lap("dispatch_actions")
+        spec = self.learner.spec
+        count = spec.config.most_updates(spec.lanes) if count is None else count
+        if first_update == 0 and count:
             self.learner.add()
             self._before_learning()
-        dispatched = self._dispatcher.submit(self._learn, first_update)
+        dispatched = self._dispatcher.submit(self._learn, first_update, count)
         self.actions = self.learner.actions()
-        self.clock.lap("act")
+        self.clock.lap("wait_for_actions")
         self.pool.send(self.actions)
         self.arrived = self.pool.receive()
-        self.clock.lap("simulate")
+        self.clock.lap("wait_for_simulators")
         dispatched.result()
-        self.clock.lap("update")
+        self.clock.lap("wait_for_dispatch")
 
     def close(self) -> None:
         """End the thread."""
         self._dispatcher.shutdown()
 
-    def _learn(self, first: int | None) -> None:
-        """Take in the last outcome; then this agent step's RL updates, with target copies where they are due."""
-        if first is None:
+    def _learn(self, first: int | None, count: int) -> None:
+        """Take in the last outcome; then this round's RL updates, with target copies where they are due."""
+        if first is None or count == 0:
             return self.learner.add()
-        config = self.learner.spec.config
-        for number in range(config.replay_ratio):
-            if (first + number) % config.target_period == 0:
+        for number in range(count):
+            if (first + number) % self.learner.spec.config.target_period == 0:
                 self.encoder_metrics = self.learner.sync_targets_and_train_encoder(number)
             self.metrics_before, self.metrics = self.metrics, self.learner.update(number)
         return None

@@ -1,0 +1,414 @@
+"""Callbacks: code of yours that sees a run while it trains, keeps state in its checkpoints, and may stop it.
+
+A callback is a subclass of `Callback` with some of its hooks. Each hook gets one event, and may return
+`Stop("reason")`. Hooks that a class does not define cost nothing.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dr_q.kit import ConfigError, TrainingError, spelled
+from dr_q.policies import Policy
+from dr_q.run_folder import Evaluation
+from dr_q.settings import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """What a hook returns to stop the run, with a checkpoint; `run.json` and `TrainResult` have the reason."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        if not isinstance(self.reason, str) or not self.reason.strip():
+            raise ConfigError(f"Stop needs a reason in words, got {self.reason!r}")
+
+
+class RunView:
+    """A run as callbacks see it; its values are those of the moment."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        policy_of: Callable[[int], Policy],
+        say: Callable[[str], None],
+    ):
+        """
+        Args:
+            folder: The run's.
+            settings: The run's.
+            policy_of: Gives the policy of a seed as it is now.
+            say: Prints a line.
+        """
+        self.folder = folder
+        """The run's folder."""
+        self.settings = settings
+        """Everything that decides the run's results."""
+        self.seeds: list[int] = settings.seed_list
+        """The run's seeds. Arrays of one value for each seed are in this order."""
+        self.agent_steps = 0
+        """Agent steps of each seed so far."""
+        self.metrics: Mapping[str, np.ndarray] = {}
+        """The last row of metrics.csv: an array of one value for each seed, by column; empty before the first."""
+        self.episode_returns: dict[int, list[float]] = {seed: [] for seed in self.seeds}
+        """Returns of the last 100 training episodes of each seed, oldest first."""
+        self.say = say
+        """Prints a line, as the run does; nothing where the run is quiet."""
+        self._policy_of = policy_of
+
+    def policy(self, seed: int | None = None) -> Policy:
+        """A copy of a seed's policy as it is now, by default of the first seed."""
+        seed = self.seeds[0] if seed is None else seed
+        if seed not in self.seeds:
+            raise ConfigError(f"no seed {seed} in this run; it has {', '.join(map(str, self.seeds))}")
+        return self._policy_of(seed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Event:
+    """What every hook gets."""
+
+    run: RunView
+    """The run at this moment."""
+    agent_steps: int
+    """Agent steps of each seed at this moment."""
+
+    def policy(self, seed: int | None = None) -> Policy:
+        """A copy of a seed's policy as it is now, by default of the first seed."""
+        return self.run.policy(seed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StartEvent(Event):
+    """The run starts, or is resumed."""
+
+    resumed: bool
+    """Whether it continues from a checkpoint; `restore` has been called then, if the checkpoint has a state."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepEvent(Event):
+    """One round of the loop: every environment made a step.
+
+    Arrays have a value for each seed, [S]; with several environments for each seed (`num_envs`), [S, num_envs].
+    """
+
+    rewards: np.ndarray
+    """Of the step."""
+    ended: np.ndarray
+    """Whether the episode ended in this step."""
+    info: Mapping[str, np.ndarray]
+    """The entries of `info` that callbacks asked for (`info_keys`); NaN where there is none."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodeEvent(Event):
+    """A training episode ended."""
+
+    seed: int
+    episode_return: float
+    """Sum of its rewards, with exploration noise on its actions."""
+    length: int
+    """Its agent steps."""
+    terminated: bool
+    """Whether it reached a terminal state, and was not truncated."""
+    success: bool | None
+    """`info["is_success"]` of its last step; None where the environment has none."""
+    info: Mapping[str, float]
+    """The entries of `info` that callbacks asked for, of its last step; NaN where there is none."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationEvent(Event):
+    """An evaluation is done. `agent_steps` are those of the policies that it evaluated.
+
+    Evaluations in the background (`background_evaluation`) are done some steps later; `run.agent_steps` says how many.
+    """
+
+    evaluations: list[Evaluation]
+    """One for each seed."""
+    policy_of: Callable[[int], Policy] = dataclasses.field(repr=False)
+    """Gives the evaluated policy of a seed."""
+
+    @property
+    def return_mean(self) -> float:
+        """Mean over seeds of their mean returns."""
+        return float(np.mean([evaluation.return_mean for evaluation in self.evaluations]))
+
+    def policy(self, seed: int | None = None) -> Policy:
+        """The policy that was evaluated, by default that of the seed with the highest return in this evaluation."""
+        best = max(self.evaluations, key=lambda evaluation: evaluation.return_mean).seed
+        return self.policy_of(best if seed is None else seed)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointEvent(Event):
+    """A checkpoint is written."""
+
+    folder: Path
+    """Where."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EndEvent(Event):
+    """The run ends in this process."""
+
+    status: str
+    """finished, stopped, interrupted or failed."""
+    stop_reason: str
+    """Why it was stopped; empty where it was not."""
+
+
+class Callback:
+    """Sees a run while it trains. Subclass it, define the hooks you need, and give it to `dr_q.train(callbacks=[...])`.
+
+    Every hook may return `dr_q.Stop("reason")`: the run then writes a checkpoint and ends with the status "stopped".
+    An exception in a hook ends the run with the status "failed", and the run says how to resume it.
+
+    Example:
+        >>> class StopWhenSolved(dr_q.Callback):
+        ...     def on_episode(self, event):
+        ...         last = event.run.episode_returns[event.seed][-20:]
+        ...         if len(last) == 20 and min(last) > -200:
+        ...             return dr_q.Stop(f"20 episodes above -200 at step {event.agent_steps}")
+    """
+
+    info_keys: tuple[str, ...] = ()
+    """Entries of the environment's `info` to read: `event.info` of steps and episodes has them as numbers."""
+
+    @property
+    def name(self) -> str:
+        """What the callback's state is kept under; by default the name of its class."""
+        return type(self).__qualname__
+
+    def on_start(self, event: StartEvent) -> Stop | None:
+        """Before the first step of this process."""
+
+    def on_step(self, event: StepEvent) -> Stop | None:
+        """After every round of the loop, in which every environment made a step."""
+
+    def on_episode(self, event: EpisodeEvent) -> Stop | None:
+        """After every training episode of every seed."""
+
+    def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
+        """After every evaluation of all seeds."""
+
+    def on_checkpoint(self, event: CheckpointEvent) -> Stop | None:
+        """After every checkpoint. It holds `state()` as it was before this hook."""
+
+    def on_end(self, event: EndEvent) -> None:
+        """When the run ends in this process: finished, stopped, interrupted or failed."""
+
+    def state(self) -> Any:
+        """What a resumed run must know: anything that JSON can hold. None, the default, keeps nothing."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Take `state()` of the checkpoint that a run is resumed from; called before `on_start`."""
+
+
+_HOOKS = ("on_start", "on_step", "on_episode", "on_evaluation", "on_checkpoint", "on_end")
+
+
+class Callbacks:
+    """The callbacks of a run, called in their order."""
+
+    def __init__(self, callbacks: Sequence[Callback]):
+        self._named = dict(_unique_names(callbacks))
+        self._of = {hook: [pair for pair in self._named.items() if _defines(pair[1], hook)] for hook in _HOOKS}
+        self.stop: Stop | None = None
+        """What the first hook that stops the run returned."""
+        self.failed_in = ""
+        """The hook that raised, if one did."""
+
+    def has(self, hook: str) -> bool:
+        """Whether any callback defines a hook."""
+        return bool(self._of[hook])
+
+    def call(self, hook: str, event: Event) -> None:
+        """Call a hook of all callbacks."""
+        for name, callback in self._of[hook]:
+            try:
+                answer = getattr(callback, hook)(event)
+            except Exception:
+                self.failed_in = f"the callback {name} failed in {hook}"
+                raise
+            if isinstance(answer, Stop):
+                self.stop = self.stop or answer
+            elif answer is not None:
+                self.failed_in = f"the callback {name} failed in {hook}"
+                raise TrainingError(
+                    f"{name}.{hook} returned {answer!r}; return dr_q.Stop('the reason') to stop the run, or nothing"
+                )
+
+    def states(self) -> dict[str, Any]:
+        """Of all callbacks that have one, by name."""
+        found = {}
+        for name, callback in self._named.items():
+            try:
+                state = callback.state()
+                if state is not None:
+                    found[name] = json.loads(json.dumps(state))  # a copy, as it will be read
+            except Exception as error:
+                self.failed_in = f"the callback {name} failed in state()"
+                if isinstance(error, TypeError | ValueError):
+                    raise TrainingError(
+                        f"{name}.state() gave what JSON cannot hold ({error}); use numbers, text, lists and dicts"
+                    ) from error
+                raise
+        return found
+
+    def restore(self, states: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        """Give callbacks the states of a checkpoint."""
+        for name, callback in self._named.items():
+            if name in states:
+                callback.restore(states[name])
+        missing = [name for name in states if name not in self._named]
+        if missing:
+            many = f"the callback{'s' if missing[1:] else ''} {', '.join(missing)}"
+            say(f"the checkpoint has the state of {many}, which this run was not given: it is dropped")
+
+
+def _unique_names(callbacks: Sequence[Callback]) -> Sequence[tuple[str, Callback]]:
+    """Each with its name, numbered where several have the same."""
+    found: dict[str, Callback] = {}
+    for callback in callbacks:
+        name, number = callback.name, 2
+        while name in found:
+            name, number = f"{callback.name}-{number}", number + 1
+        found[name] = callback
+    return list(found.items())
+
+
+def _defines(callback: Callback, hook: str) -> bool:
+    """Whether its class, or the object itself, has a hook of its own."""
+    return getattr(type(callback), hook) is not getattr(Callback, hook) or hook in vars(callback)
+
+
+def given_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """One or several of a user's; ConfigError for anything else."""
+    several = [callbacks] if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable) else list(callbacks)
+    for one in several:
+        if not isinstance(one, Callback):
+            raise ConfigError(f"callbacks must be objects of subclasses of dr_q.Callback, got {one!r}")
+    return tuple(several)
+
+
+def info_keys_of(callbacks: Sequence[Callback], most: int) -> tuple[str, ...]:
+    """The entries of `info` that callbacks ask for."""
+    keys: dict[str, None] = {}
+    for callback in callbacks:
+        asked = callback.info_keys
+        if isinstance(asked, str) or not all(isinstance(key, str) for key in asked):
+            raise ConfigError(f"info_keys of {callback.name} must be a tuple of names, got {asked!r}")
+        keys |= dict.fromkeys(asked)
+    if len(keys) > most:
+        raise ConfigError(f"callbacks ask for {len(keys)} entries of info; at most {most} can be read")
+    return tuple(keys)
+
+
+class OnEvaluation(Callback):
+    """The function given as `on_evaluation=`."""
+
+    def __init__(self, function: Callable[[list[Evaluation]], Any]):
+        self._function = function
+
+    def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
+        """Call it with the evaluations; it may return a `Stop`."""
+        answer = self._function(event.evaluations)
+        return answer if isinstance(answer, Stop) else None
+
+
+def on_evaluation_callbacks(function: Callable[[list[Evaluation]], Any] | None) -> list[Callback]:
+    """The function given as `on_evaluation=`, if one was, as a callback."""
+    return [] if function is None else [OnEvaluation(function)]
+
+
+class StopAtReturn(Callback):
+    """Stops a run once the mean return over seeds at an evaluation reaches a threshold."""
+
+    def __init__(self, threshold: float):
+        self._threshold = threshold
+        self._last: tuple[int, float] | None = None
+        """Agent steps of the last evaluation, and its mean return."""
+
+    def on_start(self, event: StartEvent) -> Stop | None:
+        """Stop a resumed run that is there already."""
+        return self._stop(" already; to continue, resume with a higher one") if event.resumed else None
+
+    def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
+        """Compare."""
+        self._last = (event.agent_steps, event.return_mean)
+        return self._stop("")
+
+    def _stop(self, more: str) -> Stop | None:
+        if self._last is None or self._last[1] < self._threshold:
+            return None
+        reached = f"the mean return at step {self._last[0]:,} is {self._last[1]:.1f}"
+        return Stop(f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached{more}")
+
+    def state(self) -> Any:
+        """The last evaluation; the threshold may be another in a resumed run."""
+        return self._last
+
+    def restore(self, state: Any) -> None:
+        """Take it."""
+        self._last = (int(state[0]), float(state[1]))
+
+
+class Patience(Callback):
+    """Stops a run after some evaluations without a higher mean return over seeds than the best before.
+
+    Evaluations before the first update do not count: nothing has been learnt yet.
+    """
+
+    def __init__(self, evaluations: int):
+        self._patience = evaluations
+        self._best, self._best_at, self._without = -math.inf, 0, 0
+
+    def on_start(self, event: StartEvent) -> Stop | None:
+        """Stop a resumed run that has run out of it already."""
+        return self._stop("; to continue, resume with more") if event.resumed else None
+
+    def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
+        """Count."""
+        if event.agent_steps <= event.run.settings.learning_starts:
+            return None
+        if event.return_mean > self._best:
+            self._best, self._best_at, self._without = event.return_mean, event.agent_steps, 0
+        else:
+            self._without += 1
+        return self._stop("")
+
+    def _stop(self, more: str) -> Stop | None:
+        if self._without < self._patience:
+            return None
+        best = f"the best mean return was {self._best:.1f} at step {self._best_at:,}"
+        many = f"{self._without} evaluation{'s' if self._without > 1 else ''} without a higher one since"
+        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over{more}")
+
+    def state(self) -> Any:
+        """The best so far and the evaluations since."""
+        return None if self._best == -math.inf else [self._best, self._best_at, self._without]
+
+    def restore(self, state: Any) -> None:
+        """Take it."""
+        self._best, self._best_at, self._without = float(state[0]), int(state[1]), int(state[2])
+
+
+def callbacks_of(settings: Settings) -> list[Callback]:
+    """Those that the settings of a run ask for."""
+    found: list[Callback] = []
+    if settings.stop_at_return is not None:
+        found.append(StopAtReturn(settings.stop_at_return))
+    if settings.patience is not None:
+        found.append(Patience(settings.patience))
+    return found

@@ -1,0 +1,447 @@
+"""Runs that start from weights (`init`) and from transitions (`prefill`) that exist, and in another environment."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import dr_q
+from dr_q import replay as rp
+from dr_q.agent.named_arrays import named_arrays
+from dr_q.cli import main
+from dr_q.config import preset
+from dr_q.envs import make_env
+from dr_q.learner import Learner, LearnerSpec, saving
+from dr_q.policies.export import export_policy
+from dr_q.run_folder import Checkpoints, read_arrays
+from dr_q.settings import make_settings
+from dr_q.spaces import SINGLE, ContinuousActions, DiscreteActions, Image, ObsSpec, Spaces, Vector
+from dr_q.training.prior_data import frames_of, read_prior_data, unit_actions
+from tests.envs import toys
+from tests.training import tiny
+from tests.training.test_resume import assert_same
+
+CAPACITY = 80
+SIZES: dict[str, Any] = {name: x for name, x in tiny.SIZES.items() if name != "exploration_steps"}
+SIZES |= {"replay_capacity": CAPACITY, "eval_episodes": 1, "eval_every": 120, "checkpoint_every": 40, "quiet": True}
+SIZES |= {"keep_checkpoints": 3}
+"""The same for all, so that programs are compiled once for each number of seeds."""
+
+
+def train(task, out: Path, steps: int = tiny.STEPS, **more: Any) -> Path:
+    dr_q.train(task, steps=steps, out=out, **{**SIZES, **more})
+    return out
+
+
+def record(run: Path) -> dict[str, Any]:
+    return json.loads((run / "run.json").read_text())
+
+
+def agents(run: Path, step: int) -> dict[str, np.ndarray]:
+    return read_arrays(run / "checkpoints" / str(step) / "agents.safetensors")
+
+
+def replay_of(run: Path, step: int, seed: int = 0) -> rp.Replay:
+    info = record(run)
+    stored = Checkpoints(run, info["seeds"]).read(step)
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    config = preset("dr.q", **{**tiny.SIZES, "replay_capacity": CAPACITY})
+    return saving.load_replay(stored, LearnerSpec(config, spaces, stored.capacity), seed)[0]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A run of two seeds."""
+    folder = tmp_path_factory.mktemp("source") / "run"
+    return train(toys.Walk, folder, seeds=2, exploration_steps=40)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory) -> Path:
+    return train(toys.Walk, tmp_path_factory.mktemp("scratch") / "run", exploration_steps=40)
+
+
+def test_init_takes_a_whole_agent_and_no_random_action(source, tmp_path, capsys):
+    run = train(toys.Walk, tmp_path / "run", steps=40, init=source, quiet=False)
+    said = capsys.readouterr().out
+    assert f"weights of {source}, callable:tests.envs.toys.Walk at step 120: encoder, actor, critics" in said
+    assert "(seed 0 from 0); fresh: optimisers, replay" in said
+    before, after = agents(source, 120), agents(run, 40)
+    online = [name for name in after if name.startswith("online.")]
+    assert online
+    for name in online:
+        np.testing.assert_array_equal(after[name][0], before[name][0], err_msg=name)
+        np.testing.assert_array_equal(after[name.replace("online.", "target.")][0], before[name][0], err_msg=name)
+    assert all(not x.any() for name, x in after.items() if "optimiser" in name)
+    storage = replay_of(run, 40).storage
+    policy = dr_q.load(source, seed=0)
+    frames = json.loads((run / "checkpoints" / "40" / "checkpoint.json").read_text())["chunks"][0][0]
+    stored = read_arrays(run / "checkpoints" / "replay" / "seed0" / f"{frames}.safetensors")
+    obs = stored["obs.obs"] if "obs.obs" in stored else stored["obs"]
+    is_transition = np.asarray(storage.is_transition)[: len(obs)]
+    actions = np.asarray(storage.action)[: len(obs)]
+    noise = actions[is_transition] - policy.act_unit(obs[is_transition])
+    assert 0.02 < np.abs(noise).mean() < 0.25, "it acts by its policy, with noise of 0.2"
+    found = record(run)["started_from"]["init"]
+    assert (found["kind"], found["agent_steps"], found["seeds"]) == ("checkpoint", 120, {"0": 0})
+    assert record(run)["settings"]["config"]["exploration_steps"] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "updates", "random"),
+    [
+        ({"warmup_steps": 90}, 30, 0),
+        ({"exploration_steps": 40}, 80, 40),
+        ({"exploration_steps": 0, "warmup_steps": 60}, 60, 0),
+    ],
+)
+def test_when_updates_begin_with_init(more, updates, random, source, scratch, tmp_path):
+    """D9, D10: the first update is in the step after the warm-up, or after the random phase that was asked for."""
+    run = train(toys.Walk, tmp_path / "run", init=source, **more)
+    counts = {int(x[0]) for name, x in agents(run, 120).items() if "actor_optimiser" in name and x.shape == (1,)}
+    assert counts == {updates}
+    own, other = (np.asarray(replay_of(folder, 40).storage.action) for folder in (run, scratch))
+    same = [bool(np.array_equal(own[i], other[i])) for i in range(random - 1 if random else 5)]
+    assert all(same) if random else not any(same)
+
+
+def test_init_from_a_policy_has_fresh_critics_and_every_seed_takes_the_best(source, scratch, tmp_path):
+    run = train(toys.Walk, tmp_path / "run", steps=40, seed=1, seeds=2, init=source / "policy", in_process=True)
+    best = json.loads((source / "policy" / "policy.json").read_text())["best_seed"]
+    assert record(run)["started_from"]["init"]["seeds"] == {"1": best, "2": best}
+    assert record(run)["started_from"]["init"]["taken"] == "state encoder f, actor"
+    weights, after = read_arrays(source / "policy" / f"seed{best}.safetensors"), agents(run, 40)
+    for name, x in weights.items():
+        own = after[f"online.encoder.{name}" if name.startswith("state.") else f"online.{name}"]
+        for row in own:
+            np.testing.assert_array_equal(row, x, err_msg=name)
+    critics = [name for name in after if name.startswith("online.critic")]
+    other = agents(source, 120)
+    assert any(not np.array_equal(after[name][0], other[name][0]) for name in critics)
+    assert any(not np.array_equal(after[name][0], after[name][1]) for name in critics)
+
+
+def test_several_seeds_take_those_of_the_same_number(source, tmp_path):
+    run = train(toys.Walk, tmp_path / "run", steps=40, seeds=1, seed=1, init=source)
+    assert record(run)["started_from"]["init"]["seeds"] == {"1": 1}
+    before, after = agents(source, 120), agents(run, 40)
+    assert all(np.array_equal(after[name][0], before[name][1]) for name in after if name.startswith("online."))
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "message"),
+    [
+        (toys.Bandit, {}, "is an agent of callable:tests.envs.toys.Walk with observations obs (1,); this environment "
+         "has obs (8,): choose an agent of the same spaces"),
+        (toys.Walk, {"zs_dim": 8, "actor_hidden": 4}, "has networks of zs_dim 16, actor_hidden 16; got 8, 4: give the "
+         "former"),
+        (toys.Walk, {"init": "nowhere"}, "init nowhere is not a folder; give a run's folder or a policy's"),
+        (toys.Walk, {"prefill": "nowhere.npz"}, "prefill nowhere.npz is not there; give a run's folder, an .npz file"),
+        (toys.Bandit, {"init": None, "prefill": "SOURCE"}, "has observations obs (1,) and actions of 1 numbers; this "
+         "environment has obs (8,)"),
+        (toys.Walk, {"pretrain": 10}, "pretrain 10 needs transitions: give prefill"),
+        (toys.Walk, {"prefill": "SOURCE", "pretrain": 7}, "pretrain must be a multiple of target_period (10), got 7"),
+        (toys.Walk, {"init": None, "exploration_steps": 0}, "exploration_steps 0 leaves nothing to learn from"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_in_one_line(task, more, message, source, tmp_path):
+    given: dict[str, Any] = {
+        name: str(source) if value == "SOURCE" else value for name, value in {"init": source, **more}.items()
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    with pytest.raises(dr_q.DrQError) as raised:
+        train(task, tmp_path / "run", **given)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def walk_transitions(count: int, seed: int = 3) -> dict[str, Any]:
+    """Episodes of toys.Walk with random actions, as an .npz file holds them."""
+    env, rng = toys.Walk(), np.random.default_rng(seed)
+    rows: list[tuple] = []
+    obs, _ = env.reset(seed=seed)
+    while len(rows) < count:
+        action = rng.uniform(-1, 1, 1).astype(np.float32)
+        after, reward, terminated, truncated, _ = env.step(action)
+        rows.append((obs, action, reward, after, terminated, truncated))
+        obs = after
+        if terminated or truncated:
+            obs, _ = env.reset()
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+    return {name: np.array([row[i] for row in rows]) for i, name in enumerate(names)}
+
+
+def test_prefill_is_in_the_replay_before_step_0_and_resumes_to_the_byte(source, tmp_path, capsys):
+    """With init, prefill and encoder updates; two seeds; the sources are gone when the run is resumed."""
+    data = tmp_path / "data.npz"
+    rows = walk_transitions(30)
+    np.savez(data, **rows)
+    given = {"init": str(source), "prefill": str(data), "pretrain": 20, "seeds": 2, "eval_every": 40}
+    whole = train(toys.Walk, tmp_path / "whole", **given)
+    assert record(whole)["started_from"]["prefill"]["transitions"] == 30
+    broken = train(toys.Walk, tmp_path / "broken", steps=40, **given)
+    # What the replay holds: 30 transitions of the file, then those of the run, 39 of 40 so far.
+    storage = replay_of(broken, 40, seed=1).storage
+    assert int(storage.clock) == 30 + 39
+    is_transition = np.asarray(storage.is_transition)
+    stamps = np.asarray(storage.stamp).reshape(-1)[: len(is_transition)]
+    of_file = is_transition & (stamps < 30)
+    np.testing.assert_array_equal(np.asarray(storage.reward)[of_file], rows["rewards"].astype(np.float32))
+    np.testing.assert_allclose(np.asarray(storage.action)[of_file], rows["actions"], atol=1e-6)
+    data.unlink()
+    dr_q.train(toys.Walk, resume=broken, steps=tiny.STEPS, quiet=True)
+    assert_same(whole, broken)
+    assert record(broken)["started_from"] == record(whole)["started_from"]
+    changed = [name for name, x in agents(whole, 40).items() if "encoder_optimiser" in name and x.shape == (2,)]
+    # Learning begins at step 1: 39 steps of updates in 40; 20 updates before, 10 with each of 4 copies of targets.
+    assert {int(agents(whole, 40)[name][0]) for name in changed} == {20 + 40}
+
+
+def test_without_a_checkpoint_a_run_begins_again_only_from_the_same_data(tmp_path):
+    data = tmp_path / "data.npz"
+    np.savez(data, **walk_transitions(60))
+    run = train(toys.Walk, tmp_path / "run", steps=40, prefill=str(data), exploration_steps=40)
+    info = record(run)
+    for file in (run / "checkpoints").rglob("*"):
+        if file.is_file():
+            file.unlink()
+    (run / "checkpoints" / "40").rmdir()
+    (run / "run.json").write_text(json.dumps({**info, "status": "failed", "last_checkpoint": None}))
+    np.savez(data, **walk_transitions(60, seed=4))
+    with pytest.raises(dr_q.ConfigError, match=r"must begin again, but prefill .*data.npz has changed since it began"):
+        dr_q.train(toys.Walk, resume=run, quiet=True)
+
+
+def test_a_replay_of_a_run_enters_in_its_order(source, tmp_path):
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    found = read_prior_data(str(source), spaces, [0, 1], 1_000, horizon=5)
+    assert found.record["kind"] == "run"
+    assert found.record["seeds"] == {"0": 0, "1": 1}
+    for seed, one in enumerate(found.by_seed):
+        storage = replay_of(source, 120, seed).storage
+        order = np.argsort(np.asarray(storage.stamp).reshape(-1)[:CAPACITY][np.asarray(storage.is_transition)])
+        rewards = np.asarray(storage.reward)[np.asarray(storage.is_transition)][order]
+        np.testing.assert_array_equal(one.reward, rewards[-len(one) - 1 : -1])  # of the newest the outcome is unknown
+        inner = ~one.ends[:-1]
+        np.testing.assert_array_equal(one.next_obs[SINGLE][:-1][inner], one.obs[SINGLE][1:][inner])
+        assert one.ends[-1]
+        assert one.terminated.any()
+
+
+def test_the_newest_episodes_are_taken_where_not_all_fit(tmp_path):
+    rows = walk_transitions(300)
+    np.savez(tmp_path / "data.npz", **rows)
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    found = read_prior_data(str(tmp_path / "data.npz"), spaces, [0], CAPACITY, horizon=5)
+    assert found.record["slots"] <= CAPACITY
+    assert found.record["left_out"] == 300 - found.count > 0
+    np.testing.assert_array_equal(found.by_seed[0].reward, rows["rewards"][-found.count :].astype(np.float32))
+    ends = rows["terminations"] | rows["truncations"]
+    assert ends[300 - found.count - 1], "it begins where an episode does"
+    next_episode = int(np.flatnonzero(ends[: 300 - found.count - 1])[-1]) + 1
+    assert 300 - next_episode + ends[next_episode:].sum() + 1 > CAPACITY, "another episode would have fitted"
+
+
+def bad(**changes) -> dict[str, Any]:
+    rows = walk_transitions(30)
+    return {name: x for name, x in {**rows, **changes}.items() if x is not None}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (bad(next_observations=None), "has no array 'next_observations'; got observations, actions"),
+        (bad(rewards=np.full(30, np.nan)), "the reward of transition 0 is nan"),
+        (bad(actions=np.full((30, 1), 3.0)), "action 0 is [3.0], outside this environment's bounds [-1.0] to [1.0]"),
+        (bad(actions=np.zeros((30, 2))), "has actions of 2 numbers; this environment's have 1"),
+        (bad(observations=np.zeros((30, 3))), "has observations (3,); this environment has obs (1,)"),
+        (bad(observations=np.zeros((29, 1))), "'observations' has shape (29, 1), expected 30 rows"),
+        (bad(observations=np.full((30, 1), np.inf), next_observations=np.full((30, 1), np.inf)),
+         "observation 'obs' of transition 0 is NaN or infinite"),
+        (bad(observations=np.zeros((30, 1)), terminations=np.zeros(30)), "has no window of 5 transitions"),
+    ],
+)  # fmt: skip
+def test_an_npz_that_cannot_be_learnt_from_is_refused(rows, message, tmp_path):
+    np.savez(tmp_path / "data.npz", **rows)
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    with pytest.raises(dr_q.DrQError) as raised:
+        read_prior_data(str(tmp_path / "data.npz"), spaces, [0], CAPACITY, horizon=5)
+    assert message in str(raised.value)
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path):
+    (tmp_path / "data.npz").write_bytes(b"PK\x03\x04nothing")
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    with pytest.raises(dr_q.DamagedFileError, match=r"data.npz cannot be read as an .npz file"):
+        read_prior_data(str(tmp_path / "data.npz"), spaces, [0], CAPACITY, horizon=5)
+
+
+def test_observations_of_dicts_images_and_choices_become_frames():
+    image = Image(3, 32, 40, 3)
+    obs = ObsSpec((("camera", image), ("arm", Vector(3, fields=(("", (3,)),)))))
+    images = np.random.default_rng(0).integers(0, 255, (7, 32, 40, 3)).astype(np.uint8)
+    arm = np.arange(21.0).reshape(7, 3)
+    found = frames_of(obs, {"camera": images, "arm": arm}, 7, "data")
+    np.testing.assert_array_equal(found["camera"], images.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(found["arm"], arm.astype(np.float32))
+    joined = Vector(5, fields=(("goal/at", (2,)), ("mode", ())), choices=(("mode", (3,), (1,)),))
+    nested = {"mode": np.array([1, 3]), "goal": {"at": np.array([[5.0, 6.0], [7.0, 8.0]])}}
+    (vectors,) = frames_of(ObsSpec.single(joined), nested, 2, "data").values()
+    np.testing.assert_array_equal(vectors, [[5, 6, 1, 0, 0], [7, 8, 0, 0, 1]])
+
+
+def test_actions_in_an_environments_units_become_the_agents():
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-0.4, 0.0), (0.4, 3.0)))
+    np.testing.assert_allclose(
+        unit_actions(spaces, [[0.4, 0.0], [0.0, 1.5], [-0.4, 3.0]], ""), [[1, -1], [0, 0], [-1, 1]]
+    )
+    spaces = Spaces(ObsSpec.vector(1), DiscreteActions((3,), (1,)))
+    np.testing.assert_array_equal(unit_actions(spaces, [1, 3, 2], ""), [[1, 0, 0], [0, 0, 1], [0, 1, 0]])
+
+
+@pytest.mark.parametrize("frames_on_host", [False, True])
+def test_recorded_transitions_enter_as_if_they_were_added_one_by_one(frames_on_host):
+    """Two seeds with data of their own, more than go to the device at once, around the ring; normalised."""
+    config = preset("dr.q", **{**tiny.SIZES, "normalise_observations": "all"})
+    spaces = Spaces(ObsSpec.vector(2), ContinuousActions((-1.0,), (1.0,)))
+    learner = Learner(LearnerSpec(config, spaces, 64, frames_on_host), [0, 1])
+    rng = np.random.default_rng(0)
+    count = 1_100
+    obs, after = (rng.normal(size=(2, count, 2)).astype(np.float32) for _ in range(2))
+    terminated = rng.random((2, count)) < 0.05
+    truncated = rng.random((2, count)) < 0.05
+    arrays: list[Any] = [
+        {SINGLE: obs},
+        rng.uniform(-1, 1, (2, count, 1)).astype(np.float32),
+        rng.normal(size=(2, count)).astype(np.float32),
+        {SINGLE: after},
+        terminated,
+        truncated,
+    ]
+    transitions = rp.Transition(*arrays)
+    learner.begin_agents()
+    learner.add_recorded(transitions, terminated | truncated)
+    for seed in range(2):
+        replay = rp.init_replay(config, spaces, 64)
+        for i in range(count):
+            replay = rp.add_in_place(replay, jax.tree.map(lambda x, i=i, seed=seed: x[seed, i], transitions))
+        got = {name: x[seed] for name, x in named_arrays(learner.states.replays).items()}
+        for name, x in named_arrays(replay).items():
+            if frames_on_host and name == "storage.obs.obs":
+                assert learner.frames is not None
+                np.testing.assert_array_equal(learner.frames.rings[SINGLE][seed], x)
+            else:
+                np.testing.assert_array_equal(got[name], x, err_msg=name)
+        normaliser = learner.states.agents.online.normaliser
+        assert normaliser is not None
+        np.testing.assert_allclose(np.asarray(normaliser.mean[SINGLE][seed]), obs[seed].mean(axis=0), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # what minari says of datasets without an author
+def test_a_minari_dataset_recorded_here(tmp_path, monkeypatch, capsys):
+    """Through the command line, on a registered environment; the transitions are those that were recorded."""
+    minari = pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    import gymnasium
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
+    collector = minari.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=30))
+    rewards, rng = [], np.random.default_rng(0)
+    for episode in range(3):
+        collector.reset(seed=episode)
+        for _ in range(30):
+            _, reward, _, _, _ = collector.step(rng.uniform(-2, 2, 1).astype(np.float32))
+            rewards.append(float(reward))
+    collector.create_dataset(dataset_id="pendulum/random-v0")
+    spaces = make_env("gym/Pendulum-v1").spec.spaces
+    found = read_prior_data("minari:pendulum/random-v0", spaces, [0], 1_000, horizon=5)
+    one = found.by_seed[0]
+    np.testing.assert_allclose(one.reward, rewards, rtol=1e-5)
+    assert np.flatnonzero(one.ends).tolist() == [29, 59, 89]
+    assert np.abs(one.action).max() <= 1
+    run = tmp_path / "run"
+    options = tiny.flags(steps=60, prefill="minari:pendulum/random-v0", exploration_steps=0, pretrain=10)
+    assert main(["train", "gym/Pendulum-v1", "--out", str(run), *options]) == 0
+    assert "90 transitions of minari:pendulum/random-v0 (3 episodes, mean reward" in capsys.readouterr().out
+    assert record(run)["started_from"]["prefill"]["sha256"] == found.record["sha256"]
+    assert main(["train", "gym/Pendulum-v1", "--prefill", "minari:none/none-v0", "--out", str(tmp_path / "no")]) == 2
+    error = capsys.readouterr().err
+    assert "--prefill minari:none/none-v0 cannot be opened" in error
+    assert "datasets here: pendulum/random-v0" in error
+
+
+def test_the_command_line_says_what_the_settings_are(source, tmp_path, capsys):
+    assert main(["train", "gym/Pendulum-v1", "--init", str(source), "--out", str(tmp_path / "run")]) == 2
+    assert "dr-q: --init " in (error := capsys.readouterr().err)
+    assert "has networks of --zs-dim 16" in error or "with observations obs (1,)" in error
+    settings = make_settings("gym/Pendulum-v1", init="somewhere")
+    assert (settings.config.exploration_steps, settings.learning_starts) == (0, 1_000)
+    settings = make_settings("gym/Pendulum-v1", init="somewhere", changes={"exploration_steps": 7})
+    assert (settings.config.exploration_steps, settings.learning_starts) == (7, 7)
+
+
+def test_a_model_card_says_what_a_run_started_from(source, tmp_path):
+    run = train(toys.Walk, tmp_path / "run", steps=40, init=source, prefill=source, eval_every=40)
+    export_policy(run, tmp_path / "policy", episodes=0)
+    card = (tmp_path / "policy" / "README.md").read_text()
+    assert (
+        f"Started from weights of `{source}` (callable:tests.envs.toys.Walk, 120 agent steps): encoder, actor" in card
+    )
+    count = record(run)["started_from"]["prefill"]["transitions"]
+    assert f"Its replay began with {count} transitions of `{source}`" in card
+
+
+class OtherWalk(toys.Walk):
+    """Another environment with the same spaces."""
+
+    def __init__(self, gain: float = 2.0):
+        super().__init__()
+        self.gain = gain
+
+    def outcome(self, action):
+        return super().outcome(self.gain * action)
+
+
+def test_another_environment_is_refused_unless_asked_for(scratch, tmp_path):
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(scratch, run)
+    with pytest.raises(dr_q.RunFolderError) as refused:
+        dr_q.train(OtherWalk, resume=run, steps=160, quiet=True)
+    assert "another environment than that of the run" in str(refused.value)
+    assert "made_from OtherWalk, the run's Walk" in str(refused.value)
+    assert "give new_environment" in str(refused.value)
+    with pytest.raises(dr_q.RunFolderError, match="which its agent does not fit"):
+        dr_q.train(toys.Bandit, resume=run, steps=160, quiet=True, new_environment=True)
+    before = replay_of(run, 120).storage
+    dr_q.train(OtherWalk, resume=run, steps=160, quiet=True, new_environment=True)
+    info = record(run)
+    (earlier,) = info["earlier_environments"]
+    assert (earlier["until"], earlier["made_from"], info["environment"]["made_from"]) == (120, "Walk", "OtherWalk")
+    after = replay_of(run, 160).storage
+    last = int(before.clock)  # the stamp of the transition that was pending: its episode is closed
+    stamps = np.asarray(after.stamp).reshape(-1)[:CAPACITY]
+    assert sorted(np.asarray(after.is_transition)[stamps == last].tolist()) == [False, True]
+    # From then on it is the run's own; the first one is another.
+    dr_q.train(OtherWalk, resume=run, steps=170, quiet=True)
+    with pytest.raises(dr_q.RunFolderError, match="another environment"):
+        dr_q.train(toys.Walk, resume=run, steps=180, quiet=True)
+    assert len(record(run)["earlier_environments"]) == 1
+
+
+def test_arguments_of_a_partial_identify_an_environment(tmp_path):
+    run = train(functools.partial(OtherWalk, gain=1.0), tmp_path / "run", steps=40, exploration_steps=40)
+    with pytest.raises(dr_q.RunFolderError, match="another environment"):
+        dr_q.train(functools.partial(OtherWalk, gain=3.0), resume=run, steps=60, quiet=True)
+    dr_q.train(functools.partial(OtherWalk, gain=1.0), resume=run, steps=60, quiet=True)
+
+
+def test_new_environment_needs_a_run_to_resume(tmp_path):
+    with pytest.raises(dr_q.ConfigError, match="new_environment is for resume"):
+        dr_q.train(toys.Walk, out=tmp_path / "run", new_environment=True)
