@@ -2,9 +2,10 @@
 
     python -m tests.faults.soak --faults 300 --out benchmarks/results/soak.json
 
-A round is a run of 200 steps of two seeds with tiny networks. Each attempt at it begins with damage to a file of the
+A round is a run of 400 steps of two seeds with tiny networks. Each attempt at it begins with damage to a file of the
 run (or none) and meets a fault on the way (or none). After it: no traceback, no hang, an exit code that is allowed,
-and it resumed from the newest checkpoint that was whole. Damage that nobody can repair (of run.json; of a chunk that
+no process left behind, and it resumed from the newest checkpoint that was whole. An environment that hangs must end the
+attempt within `--env-timeout` and 10 s. Damage that nobody can repair (of run.json; of a chunk that
 every checkpoint has) must end the attempt with one line and the exit code 1 or 2; then the run is taken from a backup.
 Every attempt is a process, forked from one that has loaded the libraries.
 
@@ -20,6 +21,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -33,6 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.faults import disk
+from tests.sweep.processes import in_session
 from tests.training import tiny
 
 STEPS, EVERY = 400, 20
@@ -46,11 +49,12 @@ SETTINGS: dict[str, Any] = {
     "eval_every": 40,
     "eval_episodes": 1,
 }
-EXECUTION = ["--in-process", "True", "--log-every", str(EVERY)]
-"""In one process, which the faults of environments are for."""
-ARGUMENTS = ["train", "tests.faults.envs:drq-watched-v0", *EXECUTION]
+ENV_TIMEOUT_S = 5
+GRACE_S = 10
+"""Seconds after the timeout of environments, or after the end of an attempt, in which all of it must have ended."""
+ARGUMENTS = ["train", "tests.faults.envs:drq-watched-v0"]
 ARGUMENTS += [part for name, value in SETTINGS.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-KILLED, DONE, FAILED, INTERRUPTED, TERMINATED = -9, 0, 1, 130, 143
+KILLED, DONE, FAILED, USAGE, INTERRUPTED, TERMINATED = -9, 0, 1, 2, 130, 143
 
 
 class Attempt:
@@ -59,6 +63,14 @@ class Attempt:
     def __init__(self, run: Path, rng: random.Random, seconds: float):
         self.run, self.rng, self.seconds = run, rng, seconds
         self.environment: Mapping[int, Callable[[], object]] = {}
+        self.simulators = ""
+        """Faults of environments by name, as `envs.faults_of` reads them."""
+        self.in_process = True
+        """Otherwise each seed is simulated by a process of its own."""
+        self.hangs = False
+        self.kill_when_it_hangs = False
+        self.locked = False
+        """Another process trains in the folder."""
         self.kill_at = self.fail_at = self.torn = 0
         self.errno = 28
         self.after: Sequence[tuple[float, int]] = ()
@@ -67,7 +79,12 @@ class Attempt:
 
     def call(self) -> int:
         """A step of an environment, somewhere in the run."""
-        return self.rng.randint(1, 2 * STEPS)
+        return self.rng.randint(1, 2 * STEPS if self.in_process else STEPS)
+
+    def execution(self) -> list[str]:
+        """Options of this attempt that change no result."""
+        timeout = ["--env-timeout", str(ENV_TIMEOUT_S)] if self.hangs else []
+        return ["--in-process", str(self.in_process), "--log-every", str(EVERY), *timeout]
 
     def change(self) -> int:
         """A change of the disk, somewhere in the run."""
@@ -136,22 +153,30 @@ def terminate_twice(a: Attempt) -> None:
     a.environment, a.codes = {a.call(): envs.signals_twice()}, {DONE, INTERRUPTED, TERMINATED}
 
 
-def environment_raises(a: Attempt) -> None:
-    from tests.faults import envs
+def _environment(what: str, *, in_process: bool = True, hangs: bool = False) -> Callable[[Attempt], None]:
+    def arm(a: Attempt) -> None:
+        a.in_process, a.hangs = in_process, hangs
+        a.simulators, a.codes = f"{a.call()}={what}", {DONE, FAILED}
 
-    a.environment, a.codes = {a.call(): envs.fails}, {DONE, FAILED}
-
-
-def environment_ends_the_process(a: Attempt) -> None:
-    from tests.faults import envs
-
-    a.environment, a.codes = {a.call(): envs.dies}, {DONE, 9}
+    return arm
 
 
-def environment_gives_nan(a: Attempt) -> None:
-    from tests.faults import envs
+def killed_while_a_simulator_hangs(a: Attempt) -> None:
+    a.in_process, a.kill_when_it_hangs = False, True
+    a.simulators, a.codes = f"{a.call()}=computes", {DONE, KILLED}
 
-    a.environment, a.codes = {a.call(): envs.lies}, {DONE, FAILED}
+
+def _with_simulators(fault: Callable[[Attempt], None]) -> Callable[[Attempt], None]:
+    def arm(a: Attempt) -> None:
+        a.in_process = False
+        fault(a)
+
+    return arm
+
+
+def another_process_trains(a: Attempt) -> None:
+    a.locked = (a.run / "run.json").exists()
+    a.codes = {USAGE} if a.locked else {DONE}
 
 
 ON_THE_WAY: dict[str, Callable[[Attempt], None]] = {
@@ -170,9 +195,26 @@ ON_THE_WAY: dict[str, Callable[[Attempt], None]] = {
     "SIGINT in a step": _signal(signal.SIGINT, INTERRUPTED),
     "SIGTERM at a random time": terminate_at_a_time,
     "SIGTERM twice": terminate_twice,
-    "environment raises": environment_raises,
-    "environment ends the process": environment_ends_the_process,
-    "environment gives NaN": environment_gives_nan,
+    "too many open files (EMFILE)": _fails_from_a_change(24),
+    "stale file handle (ESTALE)": _fails_from_a_change(116),
+    "another process trains in the folder": another_process_trains,
+    "environment raises": _environment("raises"),
+    "environment ends the process": _environment("dies"),
+    "environment hangs": _environment("hangs", hangs=True),
+    "environment hangs and catches everything": _environment("hangs stubbornly", hangs=True),
+    "environment gives NaN": _environment("nan"),
+    "environment gives an infinite reward": _environment("infinite"),
+    "environment gives another size": _environment("another size"),
+    "environment gives four values": _environment("four values"),
+    "simulator raises": _environment("raises", in_process=False),
+    "simulator ends": _environment("dies", in_process=False),
+    "simulator is killed": _environment("is killed", in_process=False),
+    "simulator is stopped (SIGSTOP)": _environment("is stopped", in_process=False, hangs=True),
+    "simulator hangs": _environment("hangs", in_process=False, hangs=True),
+    "simulator computes for ever": _environment("computes", in_process=False, hangs=True),
+    "SIGKILL while a simulator hangs": killed_while_a_simulator_hangs,
+    "SIGKILL at a random time, with simulators": _with_simulators(kill_at_a_time),
+    "SIGTERM at a random time, with simulators": _with_simulators(terminate_at_a_time),
 }
 
 
@@ -329,23 +371,43 @@ class Ended(NamedTuple):
     seconds: float
     out: str
     err: str
+    left: int = 0
+    """Processes that outlived it."""
+    hung_s: float = 0.0
+    """Seconds from where an environment began to hang."""
 
 
 def attempt(arguments: list[str], a: Attempt) -> Ended:
     """Run the command in a fork of this process, with its faults."""
     folder = a.run.parent
-    out, err = folder / "out", folder / "err"
+    out, err, hung = folder / "out", folder / "err", folder / "hung"
+    for file in (folder / "full", hung):
+        file.unlink(missing_ok=True)
+    lock = _lock(a.run) if a.locked else contextlib.nullcontext()
+    with lock:
+        ended = _attempt([*arguments, *a.execution()], a, out, err, hung)
     (folder / "full").unlink(missing_ok=True)
+    return ended
+
+
+def _lock(run: Path) -> contextlib.AbstractContextManager[object]:
+    from dr_q.run_folder import lock_run_folder
+
+    return lock_run_folder(run)
+
+
+def _attempt(arguments: list[str], a: Attempt, out: Path, err: Path, hung: Path) -> Ended:
     begin = time.monotonic()
     child = os.fork()
     if not child:
+        os.setsid()
         os.closerange(3, 256)
         for number, path in ((1, out), (2, err)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever this was started with
         code = 99
         try:
-            code = _in_child(arguments, a)
+            code = _in_child(arguments, a, hung)
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
         except BaseException:  # what the interpreter would print
@@ -364,23 +426,42 @@ def attempt(arguments: list[str], a: Attempt) -> Ended:
             break
         if pending and now >= pending[0][0]:
             os.kill(child, pending.pop(0)[1])
+        if a.kill_when_it_hangs and hung.exists():
+            os.kill(child, signal.SIGKILL)
         if now > TIMEOUT_S:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return Ended(-1000, now, out.read_text(), err.read_text())
+            status = os.waitpid(child, 0)[1]
+            break
         time.sleep(0.01)
-    (folder / "full").unlink(missing_ok=True)
-    return Ended(os.waitstatus_to_exitcode(status), now, out.read_text(), err.read_text(errors="replace"))
+    hung_s = time.time() - float(hung.read_text()) if a.hangs and hung.exists() else 0.0
+    left = _end_session(child)
+    code = -1000 if now > TIMEOUT_S else os.waitstatus_to_exitcode(status)
+    return Ended(code, now, out.read_text(), err.read_text(errors="replace"), left, hung_s)
 
 
-def _in_child(arguments: list[str], a: Attempt) -> int:
+def _end_session(session: int) -> int:
+    """How many processes of an attempt are there after the time that they have; they are ended."""
+    until = time.monotonic() + GRACE_S
+    while (left := in_session(session)) and time.monotonic() < until:
+        time.sleep(0.05)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(left)
+
+
+def _in_child(arguments: list[str], a: Attempt, hung: Path) -> int:
     from dr_q.cli import main
     from dr_q.training import failed_writes, writers
     from tests.faults import envs
 
     sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
     writers.RETRY_S, failed_writes._PAUSE_S = 0.2, 0.1  # pyright: ignore[reportPrivateUsage]
-    envs.AT.update(a.environment)
+    os.environ["DRQ_ENV_FAULTS_ONCE"] = str(hung)
+    if a.in_process:
+        envs.AT.update({**a.environment, **envs.faults_of(a.simulators)})
+    else:
+        os.environ["DRQ_ENV_FAULTS"] = a.simulators
     shim = ctypes.CDLL(None)
     shim.drq_fault_error(a.errno)
     shim.drq_fault_arm(a.kill_at, a.fail_at, a.torn)
@@ -401,17 +482,27 @@ def results(run: Path) -> dict[str, bytes]:
     return {**found, "metrics.csv": "\n".join(",".join(row.split(",")[:times]) for row in rows).encode()}
 
 
+def _commit() -> str:
+    """Of this checkout; "unknown" outside one."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    found = subprocess.run([*git, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+COMMIT = _commit()
+
+
 class Soak:
     """Rounds until there were enough faults."""
 
-    def __init__(self, folder: Path, seed: int):
-        self.folder, self.rng = folder, random.Random(seed)
+    def __init__(self, folder: Path, seed: int, kinds: list[str]):
+        self.folder, self.rng, self.kinds = folder, random.Random(seed), kinds
         self.run, self.backup = folder / "run", folder / "backup"
         self.tried: Counter[str] = Counter()
         self.outcomes: dict[str, Counter[str]] = {}
         self.problems: list[str] = []
         self.attempts = self.rounds = 0
-        self.longest = 0.0
+        self.longest = self.longest_hang = 0.0
         self.seconds = 5.0
         self.metrics_damaged = False
         self.turn: dict[str, list[str]] = {"damage": [], "fault": []}
@@ -440,10 +531,10 @@ class Soak:
         arguments = [*ARGUMENTS, "--out", str(self.run)]
         for number in range(12):
             if (self.run / "run.json").exists():
-                arguments = ["train", "--resume", str(self.run), *EXECUTION]
+                arguments = ["train", "--resume", str(self.run)]
             damage = self.damage() if number else None
             last = number == 11
-            fault = None if last else self.next_kind("fault", list(ON_THE_WAY))
+            fault = None if last else self.next_kind("fault", self.kinds)
             ended = self.one(arguments, damage, fault)
             if ended is not None and ended.code == 0 and "finished" in ended.out and _steps(self.run)[-1:] == [STEPS]:
                 break
@@ -479,8 +570,7 @@ class Soak:
         self.attempts += 1
         self.longest = max(self.longest, ended.seconds)
         what = f"attempt {self.attempts} ({damage}; {fault}), exit code {ended.code}"
-        if ended.code == -1000:
-            self.problems.append(f"{what}: no end after {TIMEOUT_S} s")
+        self.check_times(what, ended)
         if "Traceback" in ended.err or "Traceback" in ended.out:
             self.problems.append(f"{what}: traceback: {ended.err[-1500:]}")
         refused = damage is not None and ended.code in (1, 2) and "resumed at step" not in ended.out
@@ -513,6 +603,16 @@ class Soak:
             shutil.copytree(self.backup, self.run)
         return ended
 
+    def check_times(self, what: str, ended: Ended) -> None:
+        """Nothing hangs, and nothing is left."""
+        if ended.code == -1000:
+            self.problems.append(f"{what}: no end after {TIMEOUT_S} s")
+        if ended.hung_s > ENV_TIMEOUT_S + GRACE_S:
+            self.problems.append(f"{what}: ended {ended.hung_s:.1f} s after an environment began to hang")
+        if ended.left:
+            self.problems.append(f"{what}: {ended.left} processes outlived it")
+        self.longest_hang = max(self.longest_hang, ended.hung_s)
+
     def note(self, kind: str, outcome: str) -> None:
         self.outcomes.setdefault(kind, Counter())[outcome] += 1
 
@@ -525,6 +625,13 @@ class Soak:
             "runs": self.rounds,
             "seconds": round(seconds),
             "longest_attempt_s": round(self.longest, 1),
+            "longest_hang_s": round(self.longest_hang, 1),
+            "env_timeout_s": ENV_TIMEOUT_S,
+            "unbroken_run_s": round(self.seconds, 1),
+            "cores": os.cpu_count(),
+            "load": round(os.getloadavg()[2], 1),
+            "commit": COMMIT,
+            "command": shlex.join(["python", "-m", "tests.faults.soak", *sys.argv[1:]]),
             "problems": self.problems,
             "by_kind": {kind: {"tried": count, **self.outcomes[kind]} for kind, count in sorted(self.tried.items())},
         }
@@ -533,6 +640,14 @@ class Soak:
 def table(record: dict[str, Any]) -> str:
     """The record as a table."""
     lines = [
+        "# The record of the soak",
+        f"`{record['command']}` at {record['commit']}, on {record['cores']} cores with a load average of "
+        f"{record['load']}. An unbroken run takes {record['unbroken_run_s']} s.",
+        '"Did not stop the run" includes faults whose moment came after the end of the attempt.',
+        '"Stopped, named it": one line, exit code 1 or 2, and the file was taken from a backup.',
+        f"Environments that hung ended their run after at most {record['longest_hang_s']} s "
+        f"(`--env-timeout {record['env_timeout_s']}`).",
+        "",
         f"{record['faults']} faults of {record['kinds']} kinds in {record['attempts']} attempts at {record['runs']} "
         f"runs, {record['seconds']} s, longest attempt {record['longest_attempt_s']} s; "
         f"problems: {len(record['problems'])}.",
@@ -553,7 +668,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=180)
     parser.add_argument("--out", type=Path, default=Path("soak.json"))
+    parser.add_argument("--only", default="", help="faults on the way with these words in their names, divided by |")
     options = parser.parse_args()
+    kinds = [kind for kind in ON_THE_WAY if any(word in kind for word in options.only.split("|"))]
     if "DRQ_FAULT_ROOT" not in os.environ:  # again, with the shim
         home = Path(tempfile.mkdtemp(prefix="drq-soak-"))
         environment = disk.with_faults(home / "run", full=home / "full", home=home)
@@ -568,7 +685,7 @@ def main() -> int:
     import tests.faults.envs  # noqa: F401
 
     gc.freeze()
-    soak, begin = Soak(Path(os.environ["DRQ_FAULT_HOME"]), options.seed), time.monotonic()
+    soak, begin = Soak(Path(os.environ["DRQ_FAULT_HOME"]), options.seed, kinds), time.monotonic()
     soak.reference()
     print(f"an unbroken run takes {soak.seconds:.1f} s", flush=True)
     while sum(soak.tried.values()) < options.faults and time.monotonic() - begin < 60 * options.minutes:

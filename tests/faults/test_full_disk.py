@@ -15,6 +15,7 @@ import pytest
 
 import dr_q
 from dr_q.cli import main
+from dr_q.envs.probe import PROBE_STEPS
 from dr_q.run_folder import Checkpoints, Evaluation, RunTables, evaluation_rows
 from dr_q.settings import make_settings
 from dr_q.training import failed_writes, loop, writers
@@ -27,6 +28,8 @@ from tests.training.test_stopping import tensorboard_events
 HOME = Path(__file__).parents[2]
 SETTINGS = make_settings("dmc/cartpole-swingup", steps=10)
 ROW = Evaluation(0, 40, 40, 1.5, 0.0, 9.0, 2)
+PROBED = 2 * PROBE_STEPS + 1
+"""Steps of environments before a run: two are probed, and the second once more with another seed."""
 WALK = {**tiny.RUN, **tiny.SIZES, "in_process": True}
 
 
@@ -197,10 +200,10 @@ def test_a_run_stops_after_the_checkpoints_that_it_may_fail(tmp_path, monkeypatc
 def test_errors_of_the_disk_in_mid_run_are_failures_and_name_the_command(tmp_path, monkeypatch, capsys):
     """A file that is not there means usage before a run, and a failure in the middle of one."""
 
-    def fail(self, status, agent_steps):
+    def fail(self, status, *rest):
         if status == "finished":
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", "run.json")
-        write(self, status, agent_steps)
+        write(self, status, *rest)
 
     record = loop.RunJson
     write = record.write
@@ -223,7 +226,7 @@ def test_a_signal_at_each_phase_leaves_a_run_to_resume(phase, whole, at, tmp_pat
         return write(self, checkpoint)
 
     monkeypatch.setattr(Checkpoints, "write", write_with_a_signal)
-    places = {"evaluation": 3, "exploration": call_of(whole, 20), "learning": call_of(whole, 60)}
+    places = {"evaluation": PROBED + 3, "exploration": call_of(whole, 20), "learning": call_of(whole, 60)}
     if phase in places:
         at[places[phase]] = envs.signals(signal.SIGTERM)
     ended = dr_q.train(envs.Watched, steps=tiny.STEPS, out=out, **WALK)
@@ -237,19 +240,24 @@ def test_a_signal_at_each_phase_leaves_a_run_to_resume(phase, whole, at, tmp_pat
 
 
 def call_of(run: Path, step: int) -> int:
-    """The number of the call that is this step of training: those of evaluations before it count too."""
+    """The number of the call that is this step of training: those of the probe and of evaluations before it too."""
     before = [row for row in evaluation_rows(run) if int(row["agent_steps"]) < step]
-    return step + sum(round(float(row["length_mean"]) * int(row["episodes"])) for row in before)
+    return PROBED + step + sum(round(float(row["length_mean"]) * int(row["episodes"])) for row in before)
 
 
-def test_the_soak_finds_what_it_looks_for():
-    """Its kinds are at least the 25 that it promises, and its table has each."""
+def test_the_soak_finds_what_it_looks_for(tmp_path):
+    """Its kinds are at least the 25 that it promises, and its table has each; a problem is in the record."""
     kinds = [kind for kind, _ in soak.damage_kinds()]
     assert len(set(kinds)) == len(kinds)
-    assert len(kinds) + len(soak.ON_THE_WAY) >= 60
-    record = {
-        "faults": 2, "kinds": 1, "attempts": 1, "runs": 1, "seconds": 3, "longest_attempt_s": 1.0,
-        "problems": ["x differs"],
-        "by_kind": {"flipped bit: agents": {"tried": 2, "older checkpoint": 2}},
-    }  # fmt: skip
-    assert "| flipped bit: agents | 2 | older checkpoint 2 |\n- x differs\n" in soak.table(record)
+    assert len(kinds) + len(soak.ON_THE_WAY) >= 80
+    found = soak.Soak(tmp_path, 0, list(soak.ON_THE_WAY))
+    found.tried["flipped bit: agents"] += 2
+    found.note("flipped bit: agents", "older checkpoint")
+    found.check_times("attempt 1", soak.Ended(1, 50.0, "", "", left=2, hung_s=soak.ENV_TIMEOUT_S + soak.GRACE_S + 1))
+    found.check_times("attempt 2", soak.Ended(-1000, 90.0, "", ""))
+    table = soak.table(found.record(3.0))
+    assert "| flipped bit: agents | 2 | older checkpoint 1 |\n" in table
+    assert (
+        "- attempt 1: ended 16.0 s after an environment began to hang\n- attempt 1: 2 processes outlived it\n" in table
+    )
+    assert table.endswith("- attempt 2: no end after 90 s\n")

@@ -141,6 +141,7 @@ NOWHERE = {
     "eval": ["no-such-run"],
     "video": ["no-such-run"],
     "export": ["no-such-run", "--out", "new"],
+    "import-authors": ["no-such-agent", "--task", "gym/Hopper-v4"],
     "plot": ["no-such-run"],
     "results": ["no-such.csv"],
     "compare": ["no-such-run", "no-such-other"],
