@@ -20,7 +20,19 @@ from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces, Vector
 RUN = Path(__file__).parent / "data" / "runs-675da62" / "states"
 SURFACE = {
     "dr_q": {
-        *("Agent", "Config", "Encoder", "Evaluation", "OpenedRun", "PRESETS", "Policy", "Replay", "TrainResult"),
+        *(
+            "Agent",
+            "Callback",
+            "Config",
+            "Encoder",
+            "Evaluation",
+            "OpenedRun",
+            "PRESETS",
+            "Policy",
+            "Replay",
+            "Stop",
+            "TrainResult",
+        ),
         *(
             "ConfigError",
             "DamagedFileError",
