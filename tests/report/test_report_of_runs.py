@@ -27,11 +27,9 @@ def report(tmp_path_factory):
     for preset in PRESETS:
         commands = []
         for task in TASKS:
-            # One run is long enough to log its speed.
-            steps = 1_040 if (preset, task) == (PRESETS[0], TASKS[0]) else 80
             out = folder / "runs" / f"{preset}-{task.partition('/')[2]}"
             options = ["--preset", preset, "--seeds", "2", "--in-process", "True", "--out", str(out)]
-            commands.append(["train", task, *options, *flags(steps=steps, eval_every=steps // 2, eval_episodes=1)])
+            commands.append(["train", task, *options, *flags(steps=80, eval_every=40, eval_episodes=1)])
         trained.append(subprocess.Popen([sys.executable, "-c", TRAIN, json.dumps(commands)], stdout=subprocess.DEVNULL))
     assert [process.wait() for process in trained] == [0, 0]
     extra = folder / "theirs.csv"
@@ -53,8 +51,7 @@ def test_files_say_what_runs_are(report):
     assert len(finals) == 5
     assert {finals[task, "dr.q"]["verdict"] for task in TASKS} == {"too few steps"}
     assert {row["setting"] for row in rows_of(report, "settings")} >= {"batch_size", "steps"}
-    speeds = [row["seed-steps/s"] for row in rows_of(report, "speed")]
-    assert sorted(speed == "not recorded" for speed in speeds) == [False, True, True, True]
+    assert all(float(row["seed-steps/s"]) > 0 for row in rows_of(report, "speed")), "short runs log their speed too"
     (versions,) = rows_of(report, "versions")
     assert versions["runs"] == "4"
     assert {path.name for path in (report.parent / "figures").iterdir()} == {
