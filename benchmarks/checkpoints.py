@@ -1,14 +1,19 @@
 """What a checkpoint and a resume cost, in two versions, alternating on one machine.
 
     python benchmarks/checkpoints.py --base b28cbf1 --turns 5 --out FILE
+    python benchmarks/checkpoints.py --base b28cbf1 --turns 5 --training
 
 Networks are the paper's. The first checkpoint writes the whole replay. The next one comes after 25,000 more transitions
-and writes what changed. Resume reads it. Two seeds of states (24 numbers, 6 actions, 100,000 transitions each) and one
-of pixels (84 x 84 x 3 frames, 20,000 transitions). Each turn runs the base, then this version, each in a process of its
-own.
+and writes what changed. Resume reads it. Versions that keep the best policies write and read them too. Two seeds of
+states (24 numbers, 6 actions, 100,000 transitions each) and one of pixels (84 x 84 x 3 frames, 20,000 transitions).
+Each turn runs the base, then this version, each in a process of its own.
+
+With --training, what the rest of a run costs: milliseconds of an agent step of `dr-q train` on a toy environment with
+tiny networks, so that everything besides the updates weighs most; checkpoints count, evaluations do not.
 """
 
 import argparse
+import csv
 import dataclasses
 import json
 import os
@@ -28,6 +33,17 @@ CASES: dict[str, dict[str, Any]] = {
     "two seeds of states": {"seeds": 2, "filled": 100_000, "capacity": 150_016},
     "one seed of pixels": {"seeds": 1, "filled": 20_000, "capacity": 50_048},
 }
+EVERY = 1_000
+TOY = "tests.envs.toys:drq-walk-v0"
+TINY: dict[str, int] = {
+    **dict.fromkeys(("zs_dim", "zsa_dim", "encoder_hidden", "actor_hidden", "critic_hidden", "batch_size"), 16),
+    "za_dim": 8,
+    "target_period": 10,
+    "exploration_steps": 40,
+    "eval_every": 10**6,
+    "eval_episodes": 1,
+    "checkpoint_every": EVERY,
+}
 
 
 def main() -> int:
@@ -36,10 +52,14 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--out", type=Path, help="where to write the table, and next to it every turn as JSON")
     parser.add_argument("--case", choices=list(CASES), help="measure this one, with the package that is installed")
+    parser.add_argument("--training", action="store_true", help="time agent steps of a run instead")
+    parser.add_argument("--steps", type=int, default=6_000, help="of the runs of --training")
     arguments = parser.parse_args()
     if arguments.case:
         print(json.dumps(measure(**CASES[arguments.case], pixels="pixels" in arguments.case)))
         return 0
+    if arguments.training:
+        return training(arguments)
     turns: dict[str, list[tuple[dict[str, float], ...]]] = {case: [] for case in CASES}
     with checkout(arguments.base) as base:
         for turn in range(arguments.turns):
@@ -56,17 +76,49 @@ def main() -> int:
     return 0
 
 
+def training(arguments: argparse.Namespace) -> int:
+    """Agent steps of both versions, by turns; a table."""
+    found: list[list[float]] = []
+    with checkout(arguments.base) as base:
+        for turn in range(arguments.turns):
+            found.append([ms_per_step(side / "src", arguments.steps) for side in (base, ROOT)])
+            print(f"turn {turn + 1}: {found[-1]}", file=sys.stderr, flush=True)
+    rows = [f"| {turn} | {old:.2f} | {new:.2f} |" for turn, (old, new) in enumerate(found, start=1)]
+    ratio = with_interval(mean([new / old for old, new in found]), ".3f")
+    head = ["ms per agent step", "", f"| turn | base ({arguments.base}) | new |", "|---|---|---|"]
+    text = "\n".join([*head, *rows, "", f"new / base, 95% interval: {ratio}; {os.cpu_count()} cores"])
+    print(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text + "\n")
+    return 0
+
+
+def ms_per_step(source: Path, steps: int) -> float:
+    """Of a run with the package in a folder, from metrics.csv without its first row; evaluations do not count."""
+    has_log_every = "--log-every" in run_python(source, "-m", "dr_q", "train", "--help")  # earlier versions: 1,000
+    settings = {**TINY, "steps": steps, **({"log_every": EVERY} if has_log_every else {})}
+    flags = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    with tempfile.TemporaryDirectory() as folder:
+        out, both = Path(folder) / "run", os.pathsep.join((str(source), str(ROOT)))
+        run_python(source, "-m", "dr_q", "train", TOY, "--out", str(out), *flags, PYTHONPATH=both)
+        with (out / "metrics.csv").open() as file:
+            rows = list(csv.DictReader(file))[1:]
+    columns = [name for name in rows[0] if name.startswith("ms_") and not name.startswith("ms_evaluat")]
+    return statistics.fmean(sum(float(row[name]) for name in columns) for row in rows)
+
+
 def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, float]:
     """Seconds of each part, and the size of what was written."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
+    from dr_q.agent.named_arrays import named_arrays
     from dr_q.config import preset
     from dr_q.envs import Transitions
-    from dr_q.learner import LearnerSpec, PendingTransition, init_states, packet_layout, root_keys
+    from dr_q.learner import LearnerSpec, PendingTransition, init_states, packet_layout, root_keys, saving
     from dr_q.learner.saving import Saved, load, to_checkpoint
-    from dr_q.run_folder import Checkpoints
+    from dr_q.run_folder import Checkpoint, Checkpoints
     from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
 
     obs = ObsSpec.single(Image(3, 84, 84, 3)) if pixels else ObsSpec.vector(24)
@@ -90,6 +142,10 @@ def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, f
     arrived = Transitions.of(packet_layout(spec), first, first, np.zeros((seeds, 3)))
     frame = {SINGLE: jnp.zeros((seeds, *shape[2:]), kind)}
     pending = PendingTransition(frame, jnp.zeros((seeds, 6)))
+    keeps_best = "best" in Checkpoint._fields  # earlier versions did not
+    best = (
+        {"best": {k: np.asarray(x) for k, x in named_arrays(states.agents.online.policy).items()}} if keeps_best else {}
+    )
     took: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         stored = Checkpoints(Path(folder), list(range(seeds)), keep=2)
@@ -98,11 +154,14 @@ def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, f
             saved = Saved(size, jax.block_until_ready(at(size)), pending, arrived, episodes)
             os.sync()
             begin = time.perf_counter()
-            stored.write(to_checkpoint(saved, list(range(seeds))))
+            stored.write(to_checkpoint(saved, list(range(seeds)), **best))
             took[name] = time.perf_counter() - begin
         took["MB"] = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
         begin = time.perf_counter()
-        load(stored, filled + MORE, spec)
+        if keeps_best:
+            saving.load_newest(stored, spec, print)[1].best()
+        else:
+            load(stored, filled + MORE, spec)
         took["resume"] = time.perf_counter() - begin
     return took
 

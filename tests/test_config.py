@@ -2,13 +2,14 @@
 
 import csv
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dr_q.cli import COMMANDS
+from dr_q.cli import COMMANDS, main
 from dr_q.cli.options import options_of_command
 from dr_q.cli.settings_table import with_tables
 from dr_q.config import (
@@ -227,3 +228,34 @@ def test_the_page_of_settings_is_what_the_declarations_give():
         assert page.count(f"\n|`{called}`") == 1
     with pytest.raises(ConfigError, match="the page has no place for the tables"):
         with_tables("# Settings")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[mine]\na = " + "[" * 5_000, "it is nested too deeply"),
+        ("[mine]\nbatch_size = " + "9" * 5_000, "Exceeds the limit"),
+        ("[mine]\nname = '\udcff'", "codec can't decode byte"),
+        ("[mine]\nbatch_size = 512\n#" + "x" * 2**20, "it has more than 1,048,576 bytes"),
+        ("[mine]\nbatch_size", "Expected '='"),
+        ("/dev/zero", "it is not a regular file"),
+        ("folder", "it is not a regular file"),
+        ("pipe", "it is not a regular file"),
+        ("nowhere", "No such file"),
+    ],
+)
+def test_a_file_of_presets_that_cannot_be_read_is_said_in_one_line(text, message, tmp_path, capsys):
+    """Devices and pipes may never end; none is opened."""
+    file = Path(text) if text.startswith("/dev") else tmp_path / "mine.toml"
+    if text == "folder":
+        file.mkdir()
+    elif text == "pipe":
+        os.mkfifo(file)
+    elif text.startswith("["):
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert main(["presets", "--preset-file", str(file)]) == 2
+    out, said = capsys.readouterr()
+    assert said.startswith(f"dr-q: {file} cannot be read as a TOML file of presets: ")
+    assert message in said
+    assert (out, said.count("\n")) == ("", 1)
+    assert len(said) < 500

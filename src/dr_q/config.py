@@ -16,16 +16,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dr_q.kit import ConfigError, DamagedFileError, did_you_mean, spelled
+from dr_q.kit import ConfigError, DamagedFileError, did_you_mean, read_small, shortened, spelled
 
 Activation = Literal["elu", "relu"]
 Compute = Literal["float32", "mixed"]
 
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False"}
+_SEVERAL = {int: "whole numbers", float: "numbers"}
 _BOUNDS = {"least": "at least", "above": "more than", "most": "at most", "below": "under"}
 """How a bound is put into words."""
-_LONGEST_SHOWN = 200
-"""Characters of a refused value that a message shows."""
 MOST_STEPS = 1_000_000_000
 """Limit of everything that counts steps or slots: devices count them in 32 bits."""
 _MOST_WIDTH = 16_384
@@ -86,17 +85,24 @@ class Setting:
         if self.check is not None or self.choices:
             return among
         join = " " if among.startswith("between") else ", "
-        return join.join(part for part in (_KINDS.get(base_kind(kind), "text"), among) if part)
+        number, base = number_kind(kind), base_kind(kind)
+        what = _KINDS.get(base, "text") if number in (None, base) else _SEVERAL[number]
+        return join.join(part for part in (what, among) if part)
 
     def accepts(self, kind: Any, value: Any) -> bool:
-        """Whether a value is of the kind and in the range."""
-        kind = base_kind(kind)
-        if self.check is not None:
-            return self.check[1](value)
+        """Whether a value is of the kind and in the range; of several numbers, whether all are."""
+        number = number_kind(kind)
+        if self.check is not None and not self.check[1](value):
+            return False
         if self.choices:
             return value in self.choices
-        if kind not in (int, float):
-            return isinstance(value, kind)
+        if number is None:
+            return self.check is not None or isinstance(value, base_kind(kind))
+        values = (value,) if number is base_kind(kind) else value
+        return all(self._is_in_range(number, x) for x in values)
+
+    def _is_in_range(self, kind: type[int] | type[float], value: Any) -> bool:
+        """Whether a value is a finite number of the kind within the bounds."""
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             return False
         return (
@@ -117,21 +123,19 @@ class Setting:
             raise ConfigError(f"{name} must be {self.allowed(kind)}, got {shortened(value)}")
 
 
-def shortened(value: Any) -> str:
-    """A value as a message shows it: what a user gave may be any length."""
-    try:
-        shown = repr(value)
-    except ValueError:  # Python does not write out whole numbers of more than 4,300 digits
-        return "a whole number of thousands of digits"
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}... ({len(shown):,} characters)"
-
-
 def base_kind(kind: Any) -> Any:
     """A type without `| None`; of `int | float`, float."""
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         kinds = [part for part in typing.get_args(kind) if part is not types.NoneType]
         kind = float if set(kinds) == {int, float} else kinds[0]
     return kind
+
+
+def number_kind(kind: Any) -> type[int] | type[float] | None:
+    """int or float, if values are such numbers or tuples of them."""
+    kind = base_kind(kind)
+    inner = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
+    return inner if inner in (int, float) else None
 
 
 def setting(default: Any = dataclasses.MISSING, help: str = "", *, group: str, **facts: Any) -> Any:
@@ -247,7 +251,7 @@ class Config:
     )  # fmt: skip
     replay_ratio: int | float = setting(
         1, "RL updates for each agent step; 1/4 is one for every 4", group=_DATA, paper="Replay ratio (UTD)",
-        metavar="N", read=_read_ratio,
+        metavar="N", read=_read_ratio, least=1 / _MOST_RATIO, most=_MOST_RATIO,
         check=(f"a whole number between 1 and {_MOST_RATIO}, or 1/2, 1/3, ... 1/{_MOST_RATIO}", _is_ratio),
     )  # fmt: skip
     replay_capacity: int = setting(
@@ -344,7 +348,7 @@ class Config:
     reward_range: tuple[float, float] = setting(
         (-10.0, 10.0),
         "range of the bins before symexp; +-10 covers rewards of +-22,025",
-        group=_ENCODER, paper="Encoder reward range", metavar="LOW HIGH",
+        group=_ENCODER, paper="Encoder reward range", metavar="LOW HIGH", least=-LARGEST_BIN, most=LARGEST_BIN,
         check=(f"two numbers, the lower first, within +-{LARGEST_BIN:g}", _is_reward_range),
     )  # fmt: skip
     encoder_horizon: int = setting(
@@ -595,10 +599,12 @@ def load_presets(path: str | Path) -> list[str]:
     """
     path = Path(path)
     try:
-        tables = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        tables = tomllib.loads(read_small(path).decode())
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path} cannot be read as a TOML file of presets: {why}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} cannot be read as a TOML file of presets: it is nested too deeply") from None
     if not tables:
         raise ConfigError(f'{path} has no preset; a preset is a table: [NAME], base = "dr.q", settings with values')
     for name, table in tables.items():

@@ -16,7 +16,14 @@ from dr_q.config import (
     setting,
     settings_of,
 )
-from dr_q.envs import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, canonical, default_eval_every, default_steps
+from dr_q.envs import (
+    DEFAULT_AGENT_STEPS,
+    DEFAULT_EVAL_EVERY,
+    DEFAULT_TIMEOUT,
+    canonical,
+    default_eval_every,
+    default_steps,
+)
 from dr_q.kit import ConfigError, DamagedFileError, spelled
 
 if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
@@ -226,7 +233,7 @@ class Execution:
         False, "on a GPU, compute the same bytes in every run, more slowly; a CPU does so anyway", group=_EXECUTION
     )
     env_timeout: float = setting(
-        300.0,
+        DEFAULT_TIMEOUT,
         "seconds after which an environment that does not answer has failed",
         group=_EXECUTION, unit="seconds", above=0, most=MOST_STEPS,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from typing import NoReturn
 
 import pytest
 
+from dr_q.cli import main
 from dr_q.diagnostics import bench as benchmark
 from dr_q.settings import make_settings
 from dr_q.spaces import SINGLE
@@ -35,6 +36,29 @@ def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
 
 class OpenedError(Exception):
     pass
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (".", "Is a directory"),
+        ("there/x.json", "Not a directory"),
+        ("new/" + "x" * 300, "File name too long"),
+        ("kept", "Permission denied"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_timed(place, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(benchmark, "bench", lambda *_, **__: pytest.fail("it is timed"))
+    monkeypatch.setattr("dr_q.kit.files.os.access", lambda path, _: not str(path).endswith("kept"))
+    for name in ("there", "kept"):
+        (tmp_path / name).touch()
+    assert main(["bench", "gym/Pendulum-v1", "--json", place]) == 2
+    out, error = capsys.readouterr()
+    assert error.startswith("dr-q: cannot use ")
+    assert error.endswith(f": {said}\n")
+    assert (out, error.count("\n")) == ("", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "there"]
 
 
 def test_bench_has_the_noise_of_its_settings(monkeypatch):

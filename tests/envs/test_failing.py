@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dr_q
 from dr_q.envs import CallWatchdog, Pool, ProcessPool, RestartedError, Restarts, Source
 from dr_q.envs.processes import watchdog
 from dr_q.envs.processes.pool import InProcessPool
@@ -145,6 +146,45 @@ def test_a_simulator_that_fails_always_uses_up_its_restarts(kind, signals):
             steps(pool, 40)
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("interrupts", EnvError, r"^seed 3: the environment raised KeyboardInterrupt: \(.*toys.py, line \d+\)$"),
+        ("exits", WorkerError, r"^the simulator of seed 3 died \(exit code 1\); it said: GeneratorExit$"),
+    ],
+)
+def test_whatever_an_environment_raises_in_its_own_process_is_one_line(how, error, said, tmp_path, capfd):
+    """No signal is a KeyboardInterrupt there; and no traceback is printed."""
+    pool = ProcessPool(failing(how, tmp_path / "x"), [3], 1)
+    try:
+        with pytest.raises(error, match=said):
+            steps(pool, 10)
+    finally:
+        pool.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_constructor_that_hangs_is_said_with_the_time_that_was_allowed(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("dr_q.envs.processes.pool._START_SECONDS", 3.0)
+    start = time.monotonic()
+    with pytest.raises(WorkerError) as error:
+        ProcessPool(Source(toys.HangsWhenMade), [3, 4], 1, timeout=1.0)
+    assert str(error.value) == (
+        "the simulator of seed 3 could not be made in 1 s (env_timeout) and 3 s in which its process starts; its "
+        "environment hangs or is very slow"
+    )
+    assert time.monotonic() - start < 8, "and its process is ended at once"
+
+
+def test_a_constructor_that_hangs_in_this_process_is_interrupted(tmp_path):
+    """Also before the run takes the user's signals; nothing is left behind."""
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(WorkerError, match=r"the environment of seed 0 has not answered for 0.5 s \(env_timeout\)"):
+        dr_q.train(toys.HangsWhenMade, out=tmp_path / "runs" / "x", env_timeout=0.5, in_process=True, quiet=True)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGALRM) == before
 
 
 def test_an_environment_in_this_process_cannot_end_it():

@@ -220,7 +220,7 @@ def test_a_hanging_worker_is_given_up(spin):
     pool = ProcessPool(Source(toys.Hangs), SEEDS, 1, spin=spin)
     pool._timeout = 1.5  # pyright: ignore[reportPrivateUsage] - from here on: a busy machine takes longer to start them
     try:
-        with pytest.raises(WorkerError, match="the simulator of seed 3 has not answered for 2 s"):
+        with pytest.raises(WorkerError, match=r"the simulator of seed 3 has not answered for 1.5 s"):
             walk(pool, 10)
     finally:
         pool.close()

@@ -1,5 +1,11 @@
 """What is found wrong with an environment before a run compiles anything, and by `dr-q check`."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -122,6 +128,37 @@ def test_a_check_of_an_environment_that_fails_ends_there(capsys):
     assert out.splitlines()[-1] == "gym/drq-nan-v0 can be trained on, once what is marked with -- is fixed"
     found = list(check_env(toys.Walk, 10))
     assert all(finding.ok for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("drq-hangs-when-made-v0", "making the environment"), ("drq-hangs-in-reset-v0", "reset(seed=...)")],
+)
+def test_a_check_of_an_environment_that_hangs_ends(name, what, capsys):
+    start = time.monotonic()
+    assert main(["check", f"tests.envs.toys:{name}", "--env-timeout", "0.5"]) == 1
+    assert time.monotonic() - start < 5
+    *_, failed, last = capsys.readouterr().out.splitlines()
+    assert failed == (
+        f"--  failed: {what} has not returned for 0.5 s (--env-timeout); it hangs or is very slow  ->  "
+        "fix the environment: no run can be trained on it"
+    )
+    assert last.endswith("can be trained on, once what is marked with -- is fixed")
+
+
+def test_a_check_ends_where_the_environment_cannot_be_interrupted():
+    command = ["check", "tests.envs.toys:drq-stubborn-v0", "--env-timeout", "0.5"]
+    code = "import sys; sys.modules['jax'] = None; from dr_q.envs.processes import watchdog; watchdog.PATIENCE = 0.5\n"
+    code += f"from dr_q.cli import main; sys.exit(main({command}))"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60, check=False,
+        cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == 1
+    *_, failed, last = done.stdout.splitlines()
+    assert failed.startswith("--  failed: reset(seed=...) has not returned for 0.5 s (--env-timeout); it hangs")
+    assert last.endswith("once what is marked with -- is fixed")
+    assert done.stderr == ""
 
 
 def test_a_bare_id_of_gymnasium_suggests_its_family(tmp_path, capsys):

@@ -269,6 +269,10 @@ class Fails(Walk):
                 os._exit(7)
             if self.how == "raises":
                 raise RuntimeError("lost a leg")
+            if self.how == "interrupts":
+                raise KeyboardInterrupt
+            if self.how == "exits":
+                raise GeneratorExit
             if self.how == "computes":
                 re.match(r"(a+)+$", "a" * 60 + "b")  # for years, and no other thread of Python runs meanwhile
             while self.how == "is stubborn":
@@ -278,5 +282,33 @@ class Fails(Walk):
         return super().outcome(action)
 
 
+class HangsWhenMade(Walk):
+    """Its constructor never returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        time.sleep(600)
+
+
+class HangsInReset(Walk):
+    """Its reset never returns; `stubborn`: not even when it is interrupted."""
+
+    stubborn = False
+
+    def reset(self, *, seed=None, options=None):
+        while self.stubborn:
+            with contextlib.suppress(BaseException):
+                time.sleep(600)
+        time.sleep(600)
+        return super().reset(seed=seed, options=options)
+
+
+class Stubborn(HangsInReset):
+    stubborn = True
+
+
 gymnasium.register("drq-walk-v0", entry_point="tests.envs.toys:Walk")
 gymnasium.register("drq-unbounded-v0", entry_point="tests.envs.toys:Unbounded")
+gymnasium.register("drq-hangs-when-made-v0", entry_point="tests.envs.toys:HangsWhenMade")
+gymnasium.register("drq-hangs-in-reset-v0", entry_point="tests.envs.toys:HangsInReset")
+gymnasium.register("drq-stubborn-v0", entry_point="tests.envs.toys:Stubborn")

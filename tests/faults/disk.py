@@ -1,5 +1,6 @@
 """A disk that fails: `shim.c`, compiled where there is a compiler. It needs no privileges."""
 
+import atexit
 import functools
 import os
 import shutil
@@ -16,7 +17,9 @@ def shim() -> Path | None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or not Path("/proc/self/fd").exists():
         return None
-    library = Path(tempfile.mkdtemp(prefix="drq-faults-")) / "shim.so"
+    folder = tempfile.mkdtemp(prefix="drq-faults-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = Path(folder) / "shim.so"
     done = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=False)
     return library if done.returncode == 0 else None
 

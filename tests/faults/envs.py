@@ -121,15 +121,16 @@ _NAMED: dict[str, Callable[[], object]] = {
 }
 
 
-def once(fault: Callable[[], object]) -> Callable[[], object]:
-    """Only in the first process that comes to it, which writes down when."""
-    file = os.environ.get("DRQ_ENV_FAULTS_ONCE")
+def once(fault: Callable[[], object], file: Path | None = None) -> Callable[[], object]:
+    """Only in the first process that comes to it, which writes down when in a file; by default the variable's."""
+    named = os.environ.get("DRQ_ENV_FAULTS_ONCE")
+    place = Path(named) if file is None and named is not None else file
 
     def take() -> object:
-        if file is None:
+        if place is None:
             return fault()
         try:
-            with open(file, "x") as first:  # noqa: PTH123 - one of several processes succeeds
+            with place.open("x") as first:  # one of several processes succeeds
                 first.write(str(time.time()))
         except FileExistsError:
             return None

@@ -14,7 +14,7 @@ from dr_q.diagnostics.doctor import examine_run
 from dr_q.run_folder import RunJson
 from dr_q.training.api import resume_settings
 from tests.envs import toys
-from tests.faults import soak
+from tests.faults import damages
 
 
 def main(run: Path, seed: int, count: int) -> None:
@@ -33,7 +33,7 @@ def main(run: Path, seed: int, count: int) -> None:
     for name, read in reads.items():
         whole = (run / name).read_bytes()
         for number in range(count):
-            soak.flip(run / name, rng)
+            damages.flip(run / name, rng)
             try:
                 found = list(examine_run(run))
                 refused += not all(finding.ok for finding in found)

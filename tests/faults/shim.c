@@ -20,7 +20,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static long changes, kill_at, fail_at;
+static long own[2], *counts = own; /* changes; faults that took place: the kill, and what failed */
+static long kill_at, fail_at;
 static int torn, error = ENOSPC, ready;
 static const char *root, *full;
 
@@ -43,13 +44,15 @@ static void begin(void) {
 /* For a process that loads this file itself. */
 void drq_fault_arm(long kill, long fail, int half) {
   begin();
-  changes = 0;
+  counts[0] = counts[1] = 0;
   kill_at = kill;
   fail_at = fail;
   torn = half;
 }
 void drq_fault_error(int number) { error = number; }
-long drq_fault_changes(void) { return changes; }
+long drq_fault_changes(void) { return counts[0]; }
+/* Count in memory that another process sees, which outlives a kill. */
+void drq_fault_count_in(long *shared) { counts = shared; }
 
 static int under(const char *path) {
   size_t length = root ? strlen(root) : 0;
@@ -84,16 +87,18 @@ static int file_under(int file) {
 }
 
 static void die(void) {
+  __sync_add_and_fetch(&counts[1], 1);
   syscall(SYS_kill, getpid(), SIGKILL);
   for (;;) pause();
 }
 
 /* A change; 1 if it must fail. */
 static int change(int needs_space) {
-  long now = __sync_add_and_fetch(&changes, 1);
+  long now = __sync_add_and_fetch(&counts[0], 1);
   if (kill_at && now == kill_at && !torn) die();
   if (!needs_space) return 0;
   if ((fail_at && now >= fail_at) || (full && syscall(SYS_access, full, F_OK) == 0)) {
+    __sync_add_and_fetch(&counts[1], 1);
     errno = error;
     return 1;
   }
@@ -129,7 +134,7 @@ ssize_t write(int file, const void *data, size_t size) {
   REAL(ssize_t, "write", int, const void *, size_t);
   if (file_under(file)) {
     if (change(1)) return -1;
-    if (torn && kill_at && changes >= kill_at) {
+    if (torn && kill_at && counts[0] >= kill_at) {
       real(file, data, size / 2);
       die();
     }

@@ -103,11 +103,11 @@ class Faults:
     def resume(self, name: str, steps: int = 120) -> Ended:
         return self.call("train", "--resume", self.folder / name, "--steps", steps)
 
-    def trained(self) -> Path:
+    def trained(self, seeds: int = 1) -> Path:
         """A run to damage."""
-        base = self.folder / "base"
+        base = self.folder / f"base{seeds}"
         if not base.exists():
-            ended = self.train("base")
+            ended = self.train(base.name, "--seeds", seeds)
             assert ended.code == 0, ended
         copy = self.folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -138,24 +138,30 @@ class Faults:
             return f"no end after {PATIENCE_S} s; SIGTERM ended it with {process.returncode}"
 
     def checksums(self) -> str:
-        """2. A flipped bit in the agents, in the replay and in a chunk; agents of another step."""
+        """2. Flipped bits in agents, replay and a chunk; agents and replay of another step, a chunk of another seed."""
         wrong = []
         places = {
             "agents": "checkpoints/80/agents.safetensors",
             "replay": "checkpoints/80/replay.safetensors",
             "chunk": "checkpoints/replay/**/*.safetensors",
             "agents of another step": "checkpoints/80/agents.safetensors",
+            "replay of another step": "checkpoints/80/replay.safetensors",
+            "chunk of another seed": "checkpoints/replay/**/*.safetensors",
         }
         for what, pattern in places.items():
-            run = self.trained()
-            file = sorted(run.glob(pattern))[-1]
-            if what == "agents of another step":
-                shutil.copyfile(run / "checkpoints" / "40" / "agents.safetensors", file)
+            run = self.trained(2 if "seed" in what else 1)
+            files = sorted(run.glob(pattern))
+            if "another step" in what:
+                shutil.copyfile(run / "checkpoints" / "40" / files[-1].name, files[-1])
+            elif "another seed" in what:
+                newest = [max(mine.iterdir(), key=_newest) for mine in sorted({file.parent for file in files})]
+                assert len(newest) == 2, newest
+                shutil.copyfile(newest[0], newest[1])
             else:
-                data = bytearray(file.read_bytes())
+                data = bytearray(files[-1].read_bytes())
                 header = 8 + int.from_bytes(data[:8], "little")
                 data[header + (len(data) - header) // 2] ^= 1
-                file.write_bytes(bytes(data))
+                files[-1].write_bytes(bytes(data))
             ended = self.resume(run.name)
             if ended.trouble or "damaged" not in ended.said:
                 wrong.append(f"{what}: {ended.trouble or f'not noticed, exit code {ended.code}'}")
@@ -317,6 +323,11 @@ class Faults:
         """10. Rewards of 1e20."""
         ended = self.train("generous", task=GENEROUS)
         return ended.trouble or ("" if "rewards as large as 1e+20" in ended.said else "not a word")
+
+
+def _newest(chunk: Path) -> int:
+    """The stamp of a chunk's newest transition, which is the second part of its name."""
+    return int(chunk.name.split("-")[1])
 
 
 def flags_of(settings: dict[str, Any]) -> list[Any]:

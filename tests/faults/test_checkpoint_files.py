@@ -2,11 +2,13 @@
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,30 +18,38 @@ from dr_q.cli import main
 from dr_q.envs import make_env
 from dr_q.learner import LearnerSpec
 from dr_q.learner.saving import load_newest
-from dr_q.run_folder import FORMAT, Checkpoints, read_arrays, read_run_json, write_arrays
+from dr_q.run_folder import FORMAT, Checkpoints, read_arrays, read_rows, read_run_json, write_arrays
 from dr_q.settings import Settings
 from tests.envs import toys
-from tests.faults import disk, soak
+from tests.faults import damages, disk, soak
 from tests.training import tiny
 
 HOME = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(disk.shim() is None, reason="no C compiler, or not Linux")
-@pytest.mark.parametrize("kind", ["kill", "torn", "full"])
-def test_a_fault_at_every_change_of_the_disk_leaves_a_whole_checkpoint(kind):
-    """And the next attempt ends with the same files. In memory, where flushing costs nothing."""
+@pytest.mark.parametrize(("what", "least"), [("write", 100), ("resume", 50)])
+def test_a_fault_at_every_change_of_the_disk_leaves_a_whole_checkpoint(what, least):
+    """And the next attempt ends with the same files. In memory, where flushing costs nothing.
+
+    "write": rows, policies and a checkpoint. "resume": a damaged checkpoint is renamed, halves of files are removed,
+    the tables and the best policies are brought to where they were.
+    """
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         root = Path(folder) / "runs"
-        command = [sys.executable, "-m", "tests.faults.checkpoint_writer", str(root), kind]
+        command = [sys.executable, "-m", "tests.faults.checkpoint_writer", str(root), what]
         done = subprocess.run(
-            command, env=disk.with_faults(root), cwd=HOME, capture_output=True, text=True, timeout=120, check=False
+            command, env=disk.with_faults(root), cwd=HOME, capture_output=True, text=True, timeout=200, check=False
         )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["faults"] == said["changes"] >= 50, "each change of the disk"
-    assert 0 < said["newer"] < said["faults"], "before and after the one that makes it count"
+    kill, torn, full = map(json.loads, done.stdout.splitlines())
+    assert [each["kind"] for each in (kill, torn, full)] == ["kill", "torn", "full"]
+    assert kill["stopped"] == kill["changes"] == torn["changes"] == full["changes"] >= least, "each change of the disk"
+    for fault in (torn, full):
+        assert fault["stopped"] >= 0.8 * least, "after the last writes there is nothing to hit"
+    if what == "write":
+        assert all(0 < each["newer"] < each["changes"] for each in (kill, torn, full)), "before and after it counts"
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +79,13 @@ def resume_from(run: Path) -> tuple[int, list[str]]:
     return saved.agent_steps, said
 
 
-@pytest.mark.parametrize("damage", soak.DAMAGES)
-@pytest.mark.parametrize("file", ["agents", "replay", "episodes", "checkpoint.json", "a chunk"])
+@pytest.mark.parametrize("damage", damages.DAMAGES)
+@pytest.mark.parametrize("file", ["agents", "replay", "episodes", "best", "checkpoint.json", "a chunk"])
 def test_no_damage_goes_unnoticed_and_the_newest_whole_checkpoint_is_used(file, damage, copy):
     for attempt in range(5 if damage == "flipped bit" else 1):
         work = Path(shutil.copytree(copy, copy.parent / f"{attempt}"))
-        newest = work / "checkpoints" / "120"
-        chunk = json.loads((newest / "checkpoint.json").read_text())["chunks"][1][-1]  # not in the older ones
-        path = (
-            work / f"checkpoints/replay/seed1/{chunk}.safetensors" if file == "a chunk" else soak.FILES[file](work)[0]
-        )
-        soak.DAMAGES[damage](path, random.Random(f"{file} {damage} {attempt}"))
+        path = damages.FILES[file](work)[-1]
+        damages.DAMAGES[damage](path, random.Random(f"{file} {damage} {attempt}"))
         used, said = resume_from(work)
         assert used == 80
         assert len(said) == 1
@@ -96,6 +102,14 @@ def test_no_damage_goes_unnoticed_and_the_newest_whole_checkpoint_is_used(file, 
             "agents of an older step",
             "agents.safetensors belongs to another checkpoint: its agent_steps is 80, expected 120",
         ),
+        (
+            "replay of an older step",
+            "replay.safetensors belongs to another checkpoint: its agent_steps is 80, expected 120",
+        ),
+        (
+            "best policies of an older step",
+            "best.safetensors belongs to another checkpoint: its agent_steps is 80, expected 120",
+        ),
         ("chunk of another seed", "belongs to another checkpoint: its seed is 0, expected 1"),
         ("agent_steps 9999", "checkpoint.json: checksum differs"),
         ("episodes NaN", "checkpoint.json: checksum differs"),
@@ -103,27 +117,52 @@ def test_no_damage_goes_unnoticed_and_the_newest_whole_checkpoint_is_used(file, 
     ],
 )
 def test_files_of_other_steps_and_seeds_are_not_taken(kind, said, copy):
-    assert soak.OTHER_DAMAGE[kind](copy, random.Random(0))
+    assert damages.OTHERS[kind](copy, random.Random(0))
     used, lines = resume_from(copy)
     assert used == 80
     assert said in lines[0]
 
 
-def test_a_chunk_that_every_checkpoint_has_stops_the_run_and_is_named(copy, monkeypatch):
-    """The first chunk is full, so the checkpoints share it."""
-    names = [json.loads((copy / f"checkpoints/{step}/checkpoint.json").read_text())["chunks"][0] for step in (80, 120)]
-    index = copy / "checkpoints" / "120" / "checkpoint.json"
-    shared = copy / f"checkpoints/replay/seed0/{names[0][0]}.safetensors"
-    checkpoints = Checkpoints(copy, [0, 1])
-    for step in (40, 80):
-        shutil.rmtree(copy / "checkpoints" / str(step))
-    only = copy / f"checkpoints/replay/seed0/{names[1][0]}.safetensors"
-    soak.flip(only, random.Random(0))
-    with pytest.raises(dr_q.DamagedFileError, match=f"step 120 is damaged: .*{only.name}.*; no other is left"):
-        resume_from(copy)
-    assert index.exists(), "nothing is renamed where nothing else is left"
-    assert checkpoints.steps() == [120]
-    assert shared.exists()
+SHARED: dict[str, Any] = {**tiny.SIZES, "eval_every": 200, "eval_episodes": 1, "checkpoint_every": 100}
+
+
+@pytest.fixture
+def small_chunks(monkeypatch) -> None:
+    """Of 128 slots, so that there are several, and checkpoints share those that are full."""
+    monkeypatch.setattr("dr_q.learner.saving.CHUNK_BYTES", 1)
+
+
+@pytest.fixture
+def sharing(tmp_path, small_chunks) -> Path:
+    """Checkpoints of steps 100, 200, 300 and 400."""
+    out = tmp_path / "sharing"
+    dr_q.train(toys.Walk, steps=400, out=out, **SHARED, keep_checkpoints=4, in_process=True, quiet=True)
+    return out
+
+
+def test_a_shared_chunk_that_is_damaged(sharing, tmp_path, capsys):
+    """A checkpoint without it is used, and gives the same bytes; where all have it, the run stops and names it."""
+    chunks = {step: {file.name for file in damages.chunks_of(sharing, step)} for step in (100, 200, 300, 400)}
+    (second,) = (chunks[300] & chunks[400]) - chunks[200]
+    (first,) = (chunks[200] & chunks[300] & chunks[400]) - chunks[100]
+    back, stops = (Path(shutil.copytree(sharing, tmp_path / name)) for name in ("back", "stops"))
+
+    damages.flip(back / "checkpoints" / "replay" / "seed0" / second, random.Random(0))
+    assert dr_q.train(toys.Walk, resume=back, in_process=True).status == "finished"
+    said = capsys.readouterr().out
+    for step in (300, 400):
+        assert re.search(rf"the checkpoint of step {step} is damaged \(.*{second}.*; resuming from step 200 inst", said)
+    assert "resumed at step 200\n" in said
+    assert soak.results(back) == soak.results(sharing)
+    assert Checkpoints(back, [0]).steps() == [100, 200, 300, 400]
+
+    shutil.rmtree(stops / "checkpoints" / "100")
+    damages.flip(stops / "checkpoints" / "replay" / "seed0" / first, random.Random(0))
+    with pytest.raises(dr_q.DamagedFileError, match=f"step 400 is damaged: .*{first}.*; no other is left") as error:
+        dr_q.train(toys.Walk, resume=stops, in_process=True, quiet=True)
+    assert error.value.exit_code == 1
+    assert str(error.value).count(first) == 3, "each checkpoint that has it"
+    assert Checkpoints(stops, [0]).steps() == [200, 300, 400], "nothing is renamed where nothing else is left"
 
 
 def as_format_2(run: Path) -> None:
@@ -227,8 +266,8 @@ def test_doctor_checks_the_files_of_a_run(copy, capsys):
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 7
     assert all(line.startswith("ok ") for line in said)
-    assert "ok  checkpoint of step 120: 5 files are as they were written (SHA-256)" in said
-    soak.flip(copy / "checkpoints" / "80" / "replay.safetensors", random.Random(0))
+    assert "ok  checkpoint of step 120: 6 files are as they were written (SHA-256)" in said
+    damages.flip(copy / "checkpoints" / "80" / "replay.safetensors", random.Random(0))
     (copy / "policy" / "seed1.safetensors").write_bytes(b"")
     assert main(["doctor", str(copy)]) == 1
     wrong = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("ok ")]
@@ -238,9 +277,54 @@ def test_doctor_checks_the_files_of_a_run(copy, capsys):
     assert "is not a run: it has no run.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", soak.DAMAGES)
+@pytest.mark.parametrize("damage", damages.DAMAGES)
 def test_evaluations_are_restored_from_the_checkpoint(damage, copy, run, capsys):
-    soak.DAMAGES[damage](copy / "evals.csv", random.Random(damage))
+    damages.DAMAGES[damage](copy / "evals.csv", random.Random(damage))
     dr_q.train(toys.Walk, resume=copy, in_process=True)
     assert (copy / "evals.csv").read_bytes() == (run / "evals.csv").read_bytes()
     assert "evals.csv was damaged; it is restored from the checkpoint of step 120" in capsys.readouterr().out
+
+
+def results_at(run: Path, step: int) -> dict[str, bytes]:
+    files = [run / "evals.csv", *(run / "policy").rglob("*.*"), *(run / "checkpoints" / str(step)).iterdir()]
+    return {str(file.relative_to(run)): file.read_bytes() for file in files if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def longer(run, tmp_path_factory) -> Path:
+    """The same run, continued to step 160."""
+    out = Path(shutil.copytree(run, tmp_path_factory.mktemp("longer") / "run"))
+    dr_q.train(toys.Walk, resume=out, steps=160, in_process=True, quiet=True)
+    return out
+
+
+BESIDES = [name for name in damages.FILES if "policy" in name or name == "TensorBoard's file"]
+
+
+@pytest.mark.parametrize("damage", damages.DAMAGES)
+def test_damage_to_what_is_no_part_of_a_checkpoint_does_not_matter(damage, copy, longer):
+    """Policies are written anew, the best ones from the checkpoint; rows of metrics.csv are lost, and no more."""
+    rng = random.Random(damage)
+    for path in [path for file in BESIDES for path in damages.FILES[file](copy)]:
+        damages.DAMAGES[damage](path, rng)
+    if damage != "flipped bit":
+        damages.DAMAGES[damage](copy / "metrics.csv", rng)
+    assert dr_q.train(toys.Walk, resume=copy, steps=160, in_process=True, quiet=True).status == "finished"
+    assert results_at(copy, 160) == results_at(longer, 160)
+    assert [row["agent_steps"] for row in read_rows(copy / "metrics.csv")][-2:] == ["160", "160"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b"x", "in line 3: agent_steps must be a whole number, got 'x"),
+        (b"\x80", "is not a CSV file: line 3 is not text"),
+    ],
+)
+def test_a_damaged_line_of_metrics_csv_is_named(value, said, copy):
+    file = copy / "metrics.csv"
+    file.write_bytes(file.read_bytes().replace(b"\n1,", b"\n1," + value, 1))
+    with pytest.raises(dr_q.DamagedFileError) as error:
+        dr_q.train(toys.Walk, resume=copy, in_process=True, quiet=True)
+    assert said in str(error.value)
+    assert str(error.value).startswith(str(file))

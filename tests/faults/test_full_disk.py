@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from dr_q.run_folder import Checkpoints, Evaluation, RunTables, evaluation_rows
 from dr_q.settings import make_settings
 from dr_q.training import failed_writes, loop, writers
 from dr_q.training.writers import MetricWriters
-from tests.faults import disk, envs, soak
+from tests.faults import disk, envs
 from tests.training import tiny
 from tests.training.test_resume import assert_same
 from tests.training.test_stopping import tensorboard_events
@@ -215,49 +216,65 @@ def test_errors_of_the_disk_in_mid_run_are_failures_and_name_the_command(tmp_pat
     )
 
 
-@pytest.mark.parametrize("phase", ["exploration", "learning", "evaluation", "checkpoint", "last checkpoint"])
-def test_a_signal_at_each_phase_leaves_a_run_to_resume(phase, whole, at, tmp_path, monkeypatch):
+PHASES = (
+    "compiling",
+    "loading a checkpoint",
+    "exploration",
+    "learning",
+    "evaluation",
+    "checkpoint",
+    "last checkpoint",
+    "measuring the best policies",
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_signal_at_each_phase_leaves_a_run_to_resume(phase, number, whole, at, tmp_path, monkeypatch):
     out = tmp_path / "run"
-    write = Checkpoints.write
+    loading = phase == "loading a checkpoint"
 
-    def write_with_a_signal(self, checkpoint):
-        if checkpoint.agent_steps == {"checkpoint": 40, "last checkpoint": tiny.STEPS}.get(phase):
-            os.kill(os.getpid(), signal.SIGTERM)
-        return write(self, checkpoint)
+    def before(owner: Any, name: str, when: Callable[..., bool] = lambda *_: True) -> None:
+        """Send the signal before a call."""
+        call = getattr(owner, name)
 
-    monkeypatch.setattr(Checkpoints, "write", write_with_a_signal)
-    places = {"evaluation": PROBED + 3, "exploration": call_of(whole, 20), "learning": call_of(whole, 60)}
-    if phase in places:
-        at[places[phase]] = envs.signals(signal.SIGTERM)
+        def with_a_signal(*arguments):
+            if when(*arguments):
+                os.kill(os.getpid(), number)
+            return call(*arguments)
+
+        monkeypatch.setattr(owner, name, with_a_signal)
+
+    calls: dict[str, Callable[[], None]] = {
+        "compiling": lambda: before(loop.Learner, "compile"),
+        "loading a checkpoint": lambda: before(loop, "load_newest"),
+        "checkpoint": lambda: before(Checkpoints, "write", lambda _, x: x.agent_steps == 40),
+        "last checkpoint": lambda: before(Checkpoints, "write", lambda _, x: x.agent_steps == tiny.STEPS),
+        "measuring the best policies": lambda: before(loop.BestPolicies, "measure"),
+    }
+    places = {"evaluation": PROBED + 3, "exploration": call_of(whole, 20)}
+    if phase in calls:
+        calls[phase]()
+    if phase not in calls or loading:  # there must be a checkpoint to load
+        at[places.get(phase, call_of(whole, 60))] = envs.signals(number)
     ended = dr_q.train(envs.Watched, steps=tiny.STEPS, out=out, **WALK)
-    assert ended.status == ("finished" if phase == "last checkpoint" else "interrupted")
-    if ended.agent_steps:
-        assert Checkpoints(out, [0]).steps()[-1] == ended.agent_steps
+    if loading:
+        at.clear()
+        ended = dr_q.train(envs.Watched, resume=out, in_process=True, quiet=True)
+    over = phase in ("last checkpoint", "measuring the best policies")
+    assert (ended.status, ended.signal) == (("finished", 0) if over else ("interrupted", number))
+    reached = {"compiling": 0, "exploration": 20, "learning": 60, "evaluation": 0, "checkpoint": 41}
+    assert ended.agent_steps == {**reached, "loading a checkpoint": 60}.get(phase, tiny.STEPS)
+    assert Checkpoints(out, [0]).steps()[-1:] == [step for step in [ended.agent_steps] if step]
     at.clear()
     monkeypatch.undo()
     assert dr_q.train(envs.Watched, resume=out, in_process=True, quiet=True).status == "finished"
     assert_same(whole, out)
+    for file in (whole / "policy" / "best").iterdir():
+        assert file.read_bytes() == (out / "policy" / "best" / file.name).read_bytes(), file.name
 
 
 def call_of(run: Path, step: int) -> int:
     """The number of the call that is this step of training: those of the probe and of evaluations before it too."""
     before = [row for row in evaluation_rows(run) if int(row["agent_steps"]) < step]
     return PROBED + step + sum(round(float(row["length_mean"]) * int(row["episodes"])) for row in before)
-
-
-def test_the_soak_finds_what_it_looks_for(tmp_path):
-    """Its kinds are at least the 25 that it promises, and its table has each; a problem is in the record."""
-    kinds = [kind for kind, _ in soak.damage_kinds()]
-    assert len(set(kinds)) == len(kinds)
-    assert len(kinds) + len(soak.ON_THE_WAY) >= 80
-    found = soak.Soak(tmp_path, 0, list(soak.ON_THE_WAY))
-    found.tried["flipped bit: agents"] += 2
-    found.note("flipped bit: agents", "older checkpoint")
-    found.check_times("attempt 1", soak.Ended(1, 50.0, "", "", left=2, hung_s=soak.ENV_TIMEOUT_S + soak.GRACE_S + 1))
-    found.check_times("attempt 2", soak.Ended(-1000, 90.0, "", ""))
-    table = soak.table(found.record(3.0))
-    assert "| flipped bit: agents | 2 | older checkpoint 1 |\n" in table
-    assert (
-        "- attempt 1: ended 16.0 s after an environment began to hang\n- attempt 1: 2 processes outlived it\n" in table
-    )
-    assert table.endswith("- attempt 2: no end after 90 s\n")

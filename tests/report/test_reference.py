@@ -117,6 +117,38 @@ def test_files_that_are_no_reference_are_refused_in_one_line(command, text, mess
     assert not (tmp_path / "out").exists()
 
 
+HEAD = b"env_name,seed,env_step,value\n"
+RIGHT = b"Ant_v4,0,0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "message"),
+    [
+        (HEAD + RIGHT + b"Ant_v4,0,0," + b"1" * 200_000 + b"\n", 1, "line 3: field larger than field limit"),
+        (b"x" * 200_000 + b"," + HEAD + RIGHT, 1, "is not a CSV file: line 1: field larger than field limit"),
+        (HEAD + RIGHT + b"\xffnt_v4,0,0,1\n", 1, "is not a CSV file: line 3 is not text in UTF-8; fix or remove"),
+        (HEAD + RIGHT + b"Ant_v4,0\n", 1, "is damaged in line 3: it has too many or too few values; fix or remove"),
+        (HEAD + b"\n" + RIGHT + b"0\n", 1, "is damaged in line 4: it has too many or too few values"),
+        (HEAD + RIGHT + b"Ant_v4,0,0,1,2\n", 1, "is damaged in line 3: it has too many or too few values"),
+        (HEAD + b"Ant_v4,0,1e400,1\n", 2, "line 2: seed, env_step and value must be numbers, finite and at most"),
+        (HEAD + b"Ant_v4,1e300,0,1\n", 2, "line 2: seed, env_step and value must be numbers, finite and at most"),
+        (HEAD + b"Ant_v4,0,0," + b"x" * 100_000 + b"\n", 2, "x... (100,002 characters); fix or remove that line"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "compare", "plot"])
+def test_a_damaged_reference_is_said_in_one_line(command, data, code, message, tmp_path, capsys):
+    write_results(our_results(), tmp_path / "ours.csv")
+    file = tmp_path / "file.csv"
+    file.write_bytes(data)
+    out = {"report": ["--out", str(tmp_path / "out")], "plot": ["--out", str(tmp_path / "out.png")]}.get(command, [])
+    assert main([command, str(tmp_path / "ours.csv"), "--reference", str(file), *out]) == code
+    said, error = capsys.readouterr()
+    assert message in error
+    assert (said, error.count("\n")) == ("", 1)
+    assert len(error) < 1_000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.csv", "ours.csv"]
+
+
 def test_suites_are_compared_in_shares_of_the_published_score(authors):
     ours, (reference,) = our_results(0.05), read_references([authors])
     found = compare_with_reference(ours, reference, "dr.q", 50_000)

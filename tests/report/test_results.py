@@ -135,7 +135,9 @@ def test_other_peoples_files_need_five_columns_and_keep_the_rest(tmp_path):
         ("", "has no column task, preset, seed, agent_steps, return; got nothing"),
         ("\ufefftask,preset,seed,agent_steps,return\n", "no evaluation in"),
         ("task,preset,seed,agent_steps,return\na,b,x,1,2\n", "line 2: seed and agent_steps must be whole numbers"),
-        ("task,preset,seed,agent_steps,return\na,b,1,1,nan\n", "line 2: return nan at agent_steps 1 cannot be"),
+        ("task,preset,seed,agent_steps,return\na,b,1,1,nan\n", "and return a finite number; got '1', '1', 'nan'"),
+        ("task,preset,seed,agent_steps,return\na,b,1,-1,2\n", "agent_steps at least 0, and return a finite number"),
+        (f"task,preset,seed,agent_steps,return\na,b,1,{'9' * 30},2\n", "line 2: seed and agent_steps must be whole"),
     ],
 )
 def test_files_that_are_not_results_are_refused_in_one_line(text, message, tmp_path, capsys):
@@ -157,6 +159,18 @@ def test_what_is_not_there_or_disagrees_is_said(tmp_path, capsys):
     twice.write_text("task,preset,seed,agent_steps,return\na,b,0,1,2\na,b,0,1,3\n")
     assert main(["results", str(twice), "--out", str(tmp_path / "out.csv")]) == 2
     assert "twice.csv has two values for a, b, seed 0 at 1 steps: 2 and 3; keep one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("row", ["1,1,2,b", "1,1,2,b,a,x"])
+def test_a_row_with_too_many_or_too_few_values_is_refused(row, tmp_path, capsys):
+    """Also where what it lacks is no number."""
+    path = tmp_path / "file.csv"
+    path.write_text(f"seed,agent_steps,return,preset,task\n0,1,2,b,a\n{row}\n")
+    assert main(["results", str(path), "--out", str(tmp_path / "out.csv")]) == 1
+    assert capsys.readouterr().err == (
+        f"dr-q: {path} is damaged in line 3: it has too many or too few values; fix or remove that line\n"
+    )
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_several_runs_of_one_task_and_seed_are_labelled_by_run(tmp_path, capsys):

@@ -19,6 +19,7 @@ HEADER = "seed,agent_steps,env_frames,return_mean,return_std,length_mean,episode
         ("0,5000,10000,,1,1,1", "return_mean must be a finite number, got ''"),
         ("0,5e3,10000,1,1,1,1", "agent_steps must be a whole number, got '5e3'"),
         ("x,5000,10000,1,1,1,1", "seed must be a whole number, got 'x'"),
+        (f"0,{'9' * 400},10000,1,1,1,1", f"agent_steps must be a whole number, got '{'9' * 199}... (402 characters)"),
         ("0,5000,10000,1,1,1", "it has too many or too few values"),
         ("0,5000,10000,1,1,1,1,1", "it has too many or too few values"),
     ],

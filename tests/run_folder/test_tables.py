@@ -46,7 +46,15 @@ def test_a_damaged_row_of_metrics_is_named(row, tmp_path):
     assert last_metrics(tmp_path)
 
 
-@pytest.mark.parametrize("row", ["0,,1,1.5,4\n", "0,\0\0,1,1.5,4\n"])
+@pytest.mark.parametrize("text", ["agent_steps,x\n5,1\n", "seed,agent_steps,return_mea\n0,5,1\n", "seed\n0\n"])
+def test_last_rows_have_what_their_readers_need(text, tmp_path):
+    """A sweep's table and a resume read seeds, steps and returns of them."""
+    (tmp_path / "evals.csv").write_text(text)
+    (tmp_path / "metrics.csv").write_text(text.replace("return_mea", "agent_step").replace("seed,a", "sead,a"))
+    assert last_evaluations(tmp_path) == last_metrics(tmp_path) == []
+
+
+@pytest.mark.parametrize("row", ["0,,1,1.5,4\n", "0,\0\0,1,1.5,4\n", f"0,{'9' * 5000},1,1.5,4\n"])
 def test_a_row_without_a_step_stops_a_resume(row, tmp_path):
     (tmp_path / "metrics.csv").write_text(METRICS + row)
     with pytest.raises(DamagedFileError, match=r"metrics.csv is damaged in line 5: .*; fix or remove that line"):

@@ -21,6 +21,7 @@ import pytest
 
 from dr_q.kit import ConfigError
 from dr_q.training import deterministic
+from tests.faults import damages
 from tests.training import tiny
 
 HERE = Path(__file__).parents[2]
@@ -48,11 +49,14 @@ def train(out: Path, *words: str, cache: Path | None = None) -> float:
 
 
 def results(run: Path, steps: int) -> dict[str, bytes]:
-    """Everything that a run computed: evaluations, policies, and its checkpoint's arrays."""
-    files = [run / "evals.csv", *sorted((run / "policy").glob("*.safetensors"))]
-    files += sorted((run / "checkpoints" / str(steps)).glob("*.safetensors"))
-    assert len(files) > 3
-    return {str(file.relative_to(run)): file.read_bytes() for file in files}
+    """Everything that a run computed: evaluations, policies, the best ones, its checkpoint and all chunks it has."""
+    index, chunks = damages.index_of(run, steps), damages.chunks_of(run, steps)
+    assert len(chunks) >= len(index["seeds"])
+    files = [run / "evals.csv", *(run / "policy").rglob("*.safetensors"), *chunks]
+    files += (run / "checkpoints" / str(steps)).glob("*.safetensors")
+    found = {str(file.relative_to(run)): file.read_bytes() for file in files}
+    assert {"best.safetensors", "agents.safetensors", "seed0.safetensors"} <= {Path(name).name for name in found}
+    return {**found, "checkpoint.json": json.dumps({name: index[name] for name in ("episodes", "loop")}).encode()}
 
 
 def differing(first: dict[str, bytes], second: dict[str, bytes]) -> list[str]:

@@ -4,12 +4,15 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dr_q
 from dr_q.kit import TrainingError
 from dr_q.run_folder import checkpoint_steps, read_run_json
+from dr_q.training import loop
 from dr_q.training.health import Health, reward_bounds
 from tests.envs import toys
 from tests.training import tiny
@@ -111,9 +114,35 @@ def test_the_range_that_would_do_is_named(lowest, highest, bounds, said):
     assert unused == []
 
 
-def test_a_checkpoint_never_holds_weights_that_are_nan():
-    watched = health([])
-    agents = SimpleNamespace(online={"actor": np.array([[1.0, 2.0], [1.0, np.nan]])})
-    watched._learner.states.agents = agents  # pyright: ignore
-    with pytest.raises(TrainingError, match="seed 4 has diverged at step 25,000: weights actor is NaN or infinite"):
-        watched.check_weights(25_000)
+class Spoils(dr_q.Callback):
+    """Makes one weight of a critic NaN, before the checkpoint that is due at a step."""
+
+    def __init__(self, step: int):
+        self.step, self.learners = step, []
+
+    def on_step(self, event):
+        if event.agent_steps == self.step:
+            (learner,) = self.learners
+            states = learner.states
+            weight = jax.tree.leaves(states.agents.online.critic)[0]
+            spoilt = jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.nan) if x is weight else x, states)
+            learner.restore(spoilt, learner.pending)
+
+
+def test_a_checkpoint_never_holds_weights_that_are_nan(tmp_path, monkeypatch):
+    """A real run. Neither its actions nor its losses show it: it explores when the weight is spoilt."""
+    spoils, out, made = Spoils(40), tmp_path / "run", loop.Learner.__init__
+
+    def remember(self, *arguments, **named):
+        made(self, *arguments, **named)
+        spoils.learners.append(self)
+
+    monkeypatch.setattr(loop.Learner, "__init__", remember)
+    settings = {**tiny.RUN, **tiny.SIZES, "checkpoint_every": 20, "eval_every": 10_000}
+    with pytest.raises(TrainingError) as raised:
+        dr_q.train(toys.Walk, steps=tiny.STEPS, out=out, callbacks=[spoils], in_process=True, **settings)
+    said = str(raised.value)
+    assert said.startswith("seed 0 has diverged at step 40: weights critic"), said
+    assert said.endswith("; the last good checkpoint is of step 20")
+    assert checkpoint_steps(out) == [20]
+    assert read_run_json(out, "status")["status"] == "failed"

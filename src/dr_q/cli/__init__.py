@@ -17,12 +17,16 @@ from dr_q.cli.policies import Eval, Export, ImportAuthors, Video
 from dr_q.cli.results import Compare, Report, Results
 from dr_q.cli.sweeps import EXPERIMENT, Sweep, Tune, Watch
 from dr_q.cli.training import Train
-from dr_q.kit import DrQError, MissingPackageError, spelled_as_options
+from dr_q.kit import DrQError, MissingPackageError, one_line, spelled_as_options
 from dr_q.kit.errors import FAILURE, USAGE
 
 INTERRUPTED = 130
 CLOSED_PIPE = 141
-_CANNOT_BE_THERE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+_CANNOT_BE_THERE = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
+)
+"""What a path gives that a command cannot use: another one must be given."""
 COMMANDS = Group(
     "DR.Q: debiased model-based representations for continuous control.",
     {
@@ -100,7 +104,7 @@ def _run_command(arguments: list[str]) -> int:
         raise
     except OSError as error:
         place = "a file" if error.filename is None else error.filename  # writing itself does not say which it was
-        print(f"dr-q: cannot use {place}: {error.strerror or error}", file=sys.stderr)
+        print(f"dr-q: {one_line(f'cannot use {place}: {error.strerror or error}')}", file=sys.stderr)
         return USAGE if error.errno in _CANNOT_BE_THERE else FAILURE
 
 

@@ -8,7 +8,7 @@ from dr_q.cli.options import argument, option
 from dr_q.cli.output import say, say_what_is_left_out
 from dr_q.cli.parse import Group
 from dr_q.config import MOST_STEPS
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, check_can_write
 from dr_q.settings import LARGEST_SEED
 
 
@@ -40,6 +40,7 @@ class Plot:
             raise ConfigError(f"{self.out} does not say what kind of image to write; name it {self.out}.png")
         if not self.sources:
             raise ConfigError("nothing to draw; name runs, folders of runs, or CSV files of results")
+        check_can_write(self.out)
         folders = {run.resolve(): run for path in self.sources if not path.is_file() for run in find_runs(path)}
         files = {path.resolve(): path for path in self.sources if path.is_file()}
         records = [record for path in files.values() for record in read_records(path)]
@@ -163,6 +164,7 @@ def _saved_runs(folders: tuple[Path, ...], out: Path) -> list[Any]:
     if not folders:
         raise ConfigError("no run given; name one or more folders of dr-q train")
     _check_png(out)
+    check_can_write(out)
     return [open_run(folder) for folder in folders]
 
 

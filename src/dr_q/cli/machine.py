@@ -1,7 +1,8 @@
-"""Commands about this machine: doctor, bench, version."""
+"""Commands about this machine: doctor, check, bench, version."""
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import dr_q
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import say
 from dr_q.config import MOST_STEPS, Config
+from dr_q.kit import check_can_write
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
 
@@ -28,21 +30,20 @@ class Doctor:
 
     def run(self) -> int:
         """Examine."""
-        from dr_q.diagnostics.doctor import examine, examine_run, memory_plan
+        from dr_q.diagnostics.doctor import check_task, examine, examine_run, memory_plan
         from dr_q.settings import make_settings
 
         use_presets(self.preset_file)
-        of_run = self.task is not None and Path(self.task).is_dir()
-        good = True
-        for finding in examine_run(Path(self.task)) if self.task is not None and of_run else examine():
-            mark = "ok  " if finding.ok else "--  "
-            fix = "" if finding.ok else f"  ->  {finding.fix}"
-            print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
-            good = good and finding.ok
-        if of_run:
-            return 0 if good else FAILURE
-        if self.task is not None:
+        if self.task is not None and os.path.isdir(self.task):  # noqa: PTH112 - False, too, for what can be no path
+            findings = list(map(_printed, examine_run(Path(self.task))))
+            return 0 if all(finding.ok for finding in findings) else FAILURE
+        settings = None
+        if self.task is not None:  # before half a minute of looking at other things
             settings = make_settings(self.task, preset_name=self.preset, **self.run_settings)
+            check_task(self.task)
+        for finding in examine():
+            _printed(finding)
+        if self.task is not None and settings is not None:
             print(f"{self.task}, {settings.seeds} seed{'s' if settings.seeds > 1 else ''}, {self.preset}:")
             for line in memory_plan(self.task, settings.seeds, self.preset, settings.steps):
                 print(line)
@@ -58,18 +59,34 @@ class Check:
 
     task: str = argument(help="any task that `dr-q train` takes", metavar="TASK")
     steps: int = option(500, "random steps to take", least=1, most=MOST_STEPS)
+    execution: dict[str, Any] = options_of(Execution, "env_timeout")
 
     def run(self) -> int:
         """Check."""
         from dr_q.diagnostics.check import check_env
 
+        def give_up(finding: Any) -> None:
+            """The environment cannot be interrupted: so the process ends."""
+            _printed(finding)
+            self._print_last(good=False)
+            os._exit(FAILURE)
+
         good = True
-        for finding in check_env(self.task, self.steps):
-            fix = "" if finding.ok else f"  ->  {finding.fix}"
-            print(f"{'ok  ' if finding.ok else '--  '}{finding.what}: {finding.found}{fix}", flush=True)
+        for finding in check_env(self.task, self.steps, float(Execution(**self.execution).env_timeout), give_up):
+            _printed(finding)
             good = good and finding.ok
-        print(f"{self.task} can be trained on" + ("" if good else ", once what is marked with -- is fixed"))
+        self._print_last(good=good)
         return 0 if good else FAILURE
+
+    def _print_last(self, *, good: bool) -> None:
+        more = "" if good else ", once what is marked with -- is fixed"
+        print(f"{self.task} can be trained on{more}", flush=True)
+
+
+def _printed(finding: Any) -> Any:
+    fix = "" if finding.ok else f"  ->  {finding.fix}"
+    print(f"{'ok  ' if finding.ok else '--  '}{finding.what}: {finding.found}{fix}", flush=True)
+    return finding
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -93,7 +110,7 @@ class Bench:
 
         use_presets(self.preset_file)
         if self.json is not None:
-            self.json.parent.mkdir(parents=True, exist_ok=True)  # before minutes of measuring
+            check_can_write(self.json)  # before minutes of measuring
         settings = make_settings(self.task, preset_name=self.preset, changes=self.algorithm, **self.run_settings)
         if self.algorithm:  # slots that a run could not fill are not allocated
             settings = dataclasses.replace(settings, steps=max(settings.steps, settings.config.replay_capacity))
@@ -106,6 +123,7 @@ class Bench:
         )
         print(figures.markdown())
         if self.json is not None:
+            self.json.parent.mkdir(parents=True, exist_ok=True)
             self.json.write_text(json.dumps(dataclasses.asdict(figures), indent=1) + "\n")
         return 0
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from dr_q.config import Setting, base_kind, load_presets, setting, settings_of, shortened
-from dr_q.kit import ConfigError
+from dr_q.config import Setting, base_kind, load_presets, number_kind, setting, settings_of
+from dr_q.kit import ConfigError, shortened
 
 ARGUMENTS, OPTIONS = "Arguments", "Options"
 
@@ -132,7 +132,9 @@ class Option:
             allowed = self.setting.allowed(self.kind)
             raise ConfigError(f"{written} must be {allowed}, got {shortened(' '.join(words))}") from None
         value = values[0] if self.count == 1 else values
-        if base in (int, float, bool) or self.setting.choices or self.setting.check:
+        if "" in words and (kind is Path or self.is_argument):  # a variable of the shell that is not set, perhaps
+            raise ConfigError(f"{written} must be {'a path' if kind is Path else 'text'}, got ''")
+        if base is bool or number_kind(base) or self.setting.choices or self.setting.check:
             self.setting.refuse(self.kind, value, written)
         return value
 

@@ -96,7 +96,7 @@ class PublishedScores:
     def _suite(self) -> str:
         if "/" in self.what:
             hint = did_you_mean(self.what, paper_tasks())
-            raise TaskError(f"the paper has no task '{self.what}'{hint} List: dr-q tasks")
+            raise TaskError(f"the paper has no task '{self.what}'{f'{hint} List' if hint else '; list'}: dr-q tasks")
         return "paper" if self.what == "all" else self.what
 
     def _known_algorithm(self) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dr_q.cli.options import Option, options_of_command
-from dr_q.config import shortened
-from dr_q.kit import ConfigError, nearest
+from dr_q.kit import ConfigError, nearest, shortened
 
 _HELP = ("-h", "--help")
 _SUGGESTED = 3

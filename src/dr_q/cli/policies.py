@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import say
 from dr_q.config import MOST_STEPS
+from dr_q.kit import check_can_write
 from dr_q.run_folder import policy_folder
 from dr_q.settings import EVAL_EPISODES, LARGEST_SEED
 
@@ -69,7 +70,9 @@ class Video:
         from dr_q.policies.watch import record_video
 
         out = self.out or self.run_folder / "video.mp4"
-        done = record_video(policy_folder(self.run_folder, self.which), out, self.seed, say)
+        policy = policy_folder(self.run_folder, self.which)
+        check_can_write(out)
+        done = record_video(policy, out, self.seed, say)
         chosen = _which(done.policy, self.seed)
         length = f"{done.frames / done.frames_per_second:.1f} s at {done.frames_per_second:.3g} frames/s"
         print(f"{out}: {done.policy.task}, {chosen}, return {done.total:.1f}, {length}")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from dr_q.cli.options import argument, option
 from dr_q.cli.output import print_table, say_what_is_left_out
 from dr_q.config import MOST_STEPS
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, check_can_write
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -30,6 +30,7 @@ class Results:
 
         if not self.sources:
             raise ConfigError("nothing to collect; name runs, folders of runs, or CSV files of results")
+        check_can_write(self.out)
         results = read_results(self.sources)
         if not results:
             raise ConfigError(f"no evaluation in {', '.join(map(str, self.sources))} yet; nothing was written")
@@ -271,7 +272,7 @@ class Report:
     compare_at: tuple[int, ...] = option(
         (),
         "agent steps at which runs are compared with references",
-        metavar="STEP...", otherwise="the last that both have, task by task",
+        metavar="STEP...", least=0, most=MOST_STEPS, otherwise="the last that both have, task by task",
     )  # fmt: skip
 
     def run(self) -> int:

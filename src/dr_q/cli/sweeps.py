@@ -11,7 +11,7 @@ from dr_q.cli.options import argument, option, options_of, preset_file, use_pres
 from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
 from dr_q.config import MOST_STEPS, Config
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, full_path
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
 from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions, parse_grid
@@ -42,7 +42,7 @@ class _Jobs:
 def _execution(given: dict[str, Any], out: Path) -> dict[str, Any]:
     """How every run is executed; at Weights & Biases they are a group, by default with the name of the folder."""
     Execution(**given)  # refuses
-    return {"wandb_group": out.resolve().name, **given} if given.get("wandb") else given
+    return {"wandb_group": full_path(out).name, **given} if given.get("wandb") else given
 
 
 def seed_as_field(given: dict[str, Any]) -> dict[str, Any]:
@@ -186,6 +186,7 @@ class RunExperiment(_Jobs):
         planned = experiments.plan(found, tasks=self.tasks, **run, changes=self.algorithm)
         out = self.out or Path("runs") / f"experiment-{self.name}"
         options = SweepOptions(**self.jobs)
+        experiments.check_have(planned, self.have)
         if self.missing:
             if found.ends_in != "list":
                 raise ConfigError(f"--missing is for lists of runs (breadth), not for {found.name}")

@@ -1,22 +1,41 @@
 """Whether DR.Q can train on an environment, looked at without training: the command `dr-q check`."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from dr_q.envs import make_env
+import numpy as np
+
+from dr_q.envs import (
+    DEFAULT_TIMEOUT,
+    CallInterruptedError,
+    CallWatchdog,
+    Env,
+    Step,
+    interrupting,
+    keep_from_exiting,
+    make_env,
+)
 from dr_q.envs.probe import Finding, examine
-from dr_q.kit import EnvError
+from dr_q.kit import EnvError, spelled
 
 CHECK_STEPS = 500
 """Random steps that a check takes by default."""
 
 
-def check_env(task: Any, steps: int = CHECK_STEPS) -> Iterator[Finding]:
+def check_env(
+    task: Any,
+    steps: int = CHECK_STEPS,
+    timeout: float = DEFAULT_TIMEOUT,
+    give_up: Callable[[Finding], None] | None = None,
+) -> Iterator[Finding]:
     """Look at an environment as a run would before it begins, for longer.
 
     Args:
         task: A task's name, or a callable that makes a Gymnasium environment.
         steps: Random steps to take.
+        timeout: Seconds after which a call that does not return has failed. It is interrupted in the main thread only.
+        give_up: Called, from another thread, where the call does not end even then.
 
     Yields:
         What was looked at, in order; the last one is not ok if the environment failed there.
@@ -28,7 +47,68 @@ def check_env(task: Any, steps: int = CHECK_STEPS) -> Iterator[Finding]:
         >>> for finding in check_env("gym/Pendulum-v1"):  # doctest: +SKIP
         ...     print(finding.what, finding.ok, finding.found)
     """
+    watched = _Watched(timeout, give_up)
     try:
-        yield from examine(lambda: make_env(task), steps)
+        with contextlib.closing(watched), interrupting(watched.watchdog), keep_from_exiting(watched.watchdog):
+            yield from examine(lambda: _WatchedEnv(task, watched), steps)
     except EnvError as error:
-        yield Finding("failed", False, str(error), "fix the environment: no run can be trained on it")
+        yield _failed(str(error))
+
+
+def _failed(why: str) -> Finding:
+    return Finding("failed", False, why, "fix the environment: no run can be trained on it")
+
+
+class _Watched:
+    """Calls of environments, each of which may take so long."""
+
+    def __init__(self, timeout: float, give_up: Callable[[Finding], None] | None):
+        self.watchdog = CallWatchdog(timeout)
+        if give_up is not None:
+            self.watchdog.give_up = lambda _: give_up(_failed(self._late))
+        self._option, self._what = spelled("env_timeout"), ""
+
+    @property
+    def _late(self) -> str:
+        timeout = self.watchdog.timeout
+        return f"{self._what} has not returned for {timeout:g} s ({self._option}); it hangs or is very slow"
+
+    def call(self, what: str, call: Callable[[], Any]) -> Any:
+        """What a call gives; EnvError if it takes too long."""
+        self._what = what
+        self.watchdog.begin(0)
+        try:
+            return call()
+        except CallInterruptedError:
+            raise EnvError(self._late) from None
+        finally:
+            self.watchdog.end()
+
+    def close(self) -> None:
+        """End the thread that looks."""
+        self.watchdog.close()
+
+
+class _WatchedEnv:
+    """An environment whose calls are watched."""
+
+    def __init__(self, task: Any, watched: _Watched):
+        self._call = watched.call
+        self._env: Env = watched.call("making the environment", lambda: make_env(task))
+        self.spec = self._env.spec
+
+    def reset(self, seed: int) -> dict[str, np.ndarray]:
+        """Start an episode."""
+        return self._call("reset(seed=...)", lambda: self._env.reset(seed))
+
+    def step(self, action: np.ndarray) -> Step:
+        """One agent step."""
+        return self._call("step(action)", lambda: self._env.step(action))
+
+    def render(self, size: tuple[int, int]) -> np.ndarray:
+        """An image."""
+        return self._call("render()", lambda: self._env.render(size))
+
+    def close(self) -> None:
+        """Close it."""
+        self._call("close()", self._env.close)

@@ -121,10 +121,22 @@ def _checkpoint(checkpoints: Checkpoints, step: int) -> str:
     damages = stored.damages()
     if damages:
         raise DamagedFileError("; ".join(damages))
-    files = 3 + sum(map(len, stored.chunk_names.values()))
+    files = len(stored.files)
     if stored.has_checksums:
         return f"{files} files are as they were written (SHA-256)"
     return f"{files} files can be read; its format has no checksums"
+
+
+def check_task(task: str) -> None:
+    """Refuse a task that there is not; known ones are not made to see, because what they need may be what is wrong.
+
+    Raises:
+        TaskError: It cannot be made.
+    """
+    from dr_q.envs import canonical, known_tasks, make_env
+
+    if canonical(task) not in known_tasks():
+        make_env(task).close()
 
 
 def memory_plan(task: str, seeds: int, preset_name: str, steps: int | None) -> list[str]:

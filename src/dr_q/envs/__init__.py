@@ -12,19 +12,21 @@ from dr_q.envs.families import canonical, default_eval_every, default_steps, kno
 from dr_q.envs.families.base import DEFAULT_AGENT_STEPS, DEFAULT_EVAL_EVERY, Family, UnknownIdError
 from dr_q.envs.noisy import NOISE_DIMS
 from dr_q.envs.processes.packet import PacketLayout, Transitions
-from dr_q.envs.processes.pool import Pool, ProcessPool, cores, open_pool
+from dr_q.envs.processes.pool import DEFAULT_TIMEOUT, Pool, ProcessPool, cores, open_pool
 from dr_q.envs.processes.restarts import RestartedError, Restarts
 from dr_q.envs.processes.seed_envs import MOST_INFO_KEYS
 from dr_q.envs.processes.source import Source
-from dr_q.envs.processes.watchdog import CallWatchdog
+from dr_q.envs.processes.watchdog import CallInterruptedError, CallWatchdog, interrupting, keep_from_exiting
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
     "DEFAULT_EVAL_EVERY",
+    "DEFAULT_TIMEOUT",
     "MOST_INFO_KEYS",
     "NOISE_DIMS",
+    "CallInterruptedError",
     "CallWatchdog",
     "Env",
     "EnvSpec",
@@ -42,6 +44,8 @@ __all__ = [
     "cores",
     "default_eval_every",
     "default_steps",
+    "interrupting",
+    "keep_from_exiting",
     "known_tasks",
     "make_env",
     "open_pool",

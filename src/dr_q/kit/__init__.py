@@ -11,10 +11,22 @@ from dr_q.kit.errors import (
     ToolError,
     TrainingError,
     WorkerError,
+    one_line,
 )
-from dr_q.kit.files import append_whole, replace_file, sha256_of, sync_folder, write_text
+from dr_q.kit.files import (
+    append_whole,
+    check_can_make,
+    check_can_write,
+    folder_name,
+    full_path,
+    read_small,
+    replace_file,
+    sha256_of,
+    sync_folder,
+    write_text,
+)
 from dr_q.kit.locks import try_lock
-from dr_q.kit.names import did_you_mean, nearest, resume_call, spelled, spelled_as_options
+from dr_q.kit.names import did_you_mean, nearest, resume_call, shortened, spelled, spelled_as_options
 
 __all__ = [
     "ConfigError",
@@ -28,11 +40,18 @@ __all__ = [
     "TrainingError",
     "WorkerError",
     "append_whole",
+    "check_can_make",
+    "check_can_write",
     "did_you_mean",
+    "folder_name",
+    "full_path",
     "nearest",
+    "one_line",
+    "read_small",
     "replace_file",
     "resume_call",
     "sha256_of",
+    "shortened",
     "spelled",
     "spelled_as_options",
     "sync_folder",

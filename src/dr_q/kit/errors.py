@@ -2,6 +2,21 @@
 
 USAGE, FAILURE = 2, 1
 """Exit codes of the command line: what was asked for cannot be done; what was rightly asked for failed."""
+_LONGEST_WORD, _LONGEST_LINE = 300, 2_000
+"""Characters of a message: names and paths that users give may have any length."""
+
+
+def one_line(message: str) -> str:
+    """A message as it is shown: in one line, without the middle of what is too long to read."""
+    words = (word if len(word) <= _LONGEST_WORD else _cut(word, _LONGEST_WORD) for word in message.split())
+    return _cut(" ".join(words), _LONGEST_LINE)
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end]}...({len(text):,} characters)...{text[-end:]}"
 
 
 class DrQError(Exception):
@@ -10,7 +25,7 @@ class DrQError(Exception):
     exit_code = FAILURE
 
     def __init__(self, message: str):
-        super().__init__(" ".join(message.split()))
+        super().__init__(one_line(message))
 
 
 class ConfigError(DrQError, ValueError):

@@ -1,11 +1,16 @@
-"""Atomic writes: a file is there whole or not at all, and on the disk when the call returns. Checksums of files."""
+"""Atomic writes: a file is there whole or not at all, and on the disk when the call returns. Checksums, names."""
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
+
+_LONGEST_NAME = 255
+"""Bytes of a file's name that file systems allow."""
 
 
 @contextlib.contextmanager
@@ -35,6 +40,62 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with replace_file(path) as part:
         part.write_text(text)
+
+
+def read_small(path: Path, most: int = 2**20) -> bytes:
+    """What a small file holds.
+
+    Raises:
+        OSError: It cannot be read, is not a regular file (a device may never end), or has more bytes than `most`.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
+
+
+def check_can_write(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work whose result it takes; nothing is made.
+
+    Raises:
+        OSError: It is a folder, lies below something that is none, may not be written, or cannot have that name.
+    """
+    _check_place(path, is_folder=False)
+
+
+def check_can_make(folder: Path) -> None:
+    """Refuse a folder that cannot be made or written into; nothing is made.
+
+    Raises:
+        OSError: It is a file, lies below one, may not be written, or cannot have that name.
+    """
+    _check_place(folder, is_folder=True)
+
+
+def _check_place(path: Path, *, is_folder: bool) -> None:
+    """Look at a path, or at what is nearest above it."""
+    real = full_path(path)
+    wrong = errno.ENAMETOOLONG if any(len(os.fsencode(part)) > _LONGEST_NAME for part in real.parts) else 0
+    if not wrong:
+        there = next(place for place in (real, *real.parents) if os.path.lexists(place))
+        needs_folder = is_folder or there != real
+        try:
+            if needs_folder != stat.S_ISDIR(there.stat().st_mode):
+                wrong = errno.ENOTDIR if needs_folder else errno.EISDIR
+            elif not os.access(there, os.W_OK):
+                wrong = errno.EACCES
+        except OSError as error:  # links that lead in a circle
+            wrong = error.errno or errno.EIO
+    if wrong:
+        raise OSError(wrong, os.strerror(wrong), str(path))
+
+
+def full_path(path: str | Path) -> Path:
+    """An absolute path without links; one whose links lead in a circle is left to whoever uses it."""
+    return Path(os.path.realpath(path))  # `Path.resolve` raises RuntimeError for those
 
 
 def append_whole(path: Path, data: bytes) -> None:
@@ -73,6 +134,14 @@ def _whole_lines(file: FileIO, block: int = 65_536) -> int:
 def sha256_of(file: BufferedReader) -> str:
     """SHA-256 of what an open file holds, in hexadecimal; other threads run meanwhile."""
     return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_name(text: str, most: int = _LONGEST_NAME - 55) -> str:
+    """A text as the name of a folder: file systems allow 255 bytes, with what is added to it."""
+    data = text.encode()
+    if len(data) <= most:
+        return text
+    return f"{data[:most].decode(errors='ignore')}-{hashlib.sha256(data).hexdigest()[:8]}"
 
 
 def sync_folder(folder: Path) -> None:

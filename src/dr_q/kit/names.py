@@ -1,11 +1,14 @@
-"""Suggestions for names that are nearly right, and how users spell the name of a setting."""
+"""Suggestions for names that are nearly right, how users spell the name of a setting, and values in messages."""
 
 import contextlib
 import contextvars
 import difflib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 _AS_OPTIONS = contextvars.ContextVar("as_options", default=False)
+_LONGEST_SHOWN = 200
+"""Characters of a refused value that a message shows."""
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
@@ -22,6 +25,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def spelled(name: str) -> str:
     """A setting's name as the user writes it: `eval_every` in Python, `--eval-every` on the command line."""
     return f"--{name.replace('_', '-')}" if _AS_OPTIONS.get() else name
+
+
+def shortened(value: Any, most: int = _LONGEST_SHOWN) -> str:
+    """A value as a message shows it: what a user gave, or a file holds, may be any length."""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not write out whole numbers of more than 4,300 digits
+        return "a whole number of thousands of digits"
+    return shown if len(shown) <= most else f"{shown[:most]}... ({len(shown):,} characters)"
 
 
 def resume_call(folder: object) -> str:

@@ -13,10 +13,10 @@ from dr_q import agent as drq
 from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.config import Config, preset
 from dr_q.envs import make_env
-from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, shortened, spelled
 from dr_q.networks import actor_from_torch, critic_from_torch, discrete_actor_from_torch, encoder_from_torch
 from dr_q.policies.torch_files import read_saved_variables, read_state_dict
-from dr_q.run_folder import check_new_folder, write_policies
+from dr_q.run_folder import check_new_folder, whole_number, write_policies
 from dr_q.spaces import DiscreteActions, Image, Spaces
 
 ENCODER, ACTOR, CRITIC, VARIABLES = "encoder.pt", "policy.pt", "value.pt", "agent_var.npy"
@@ -88,8 +88,11 @@ def import_authors(folder: Path, task: str, out: Path, seed: int = 0, agent_step
     _check_spaces(folder, task, spaces, arrays)
     config = _config(folder, arrays, critic, saved.get("hp", {}))
     if agent_steps is None:
-        updates = saved.get("training_steps", 0)
-        agent_steps = int(updates) + config.exploration_steps if updates else 0
+        updates = whole_number(saved.get("training_steps", 0))
+        if updates is None or updates < 0:
+            got = shortened(saved["training_steps"])
+            raise DamagedFileError(f"{folder / VARIABLES}: training_steps must be a whole number, got {got}")
+        agent_steps = updates + config.exploration_steps if updates else 0
     weights = _weights(folder, config, spaces, arrays, critic)
     record = {
         "task": task,

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dr_q.agent.named_arrays import fill_tree, named_arrays
-from dr_q.kit import ConfigError, RunFolderError, ToolError, spelled
+from dr_q.kit import ConfigError, RunFolderError, ToolError, full_path, spelled
 from dr_q.policies.card import CardFacts, model_card
 from dr_q.policies.policy import Policy, load
 from dr_q.policies.portable.check import (
@@ -91,7 +91,7 @@ def export_policy(
     policy.record |= {"training": training} if training else {}
     written = _rounded(policy, precision, path)
     seen = _Seen(written)
-    part = out.resolve().with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
+    part = full_path(out).with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
     shutil.rmtree(part, ignore_errors=True)
     try:
         returns = evaluate_loaded(seen, episodes) if episodes else None

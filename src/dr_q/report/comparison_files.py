@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_q.kit import shortened
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.compare import Comparison, TaskComparison
 from dr_q.report.model import Curve, suite_of
 from dr_q.report.reference import ReferenceComparison, SuiteDifference, is_too_early, shares_of
 from dr_q.report.statistics import Estimate, Sample, sample_mean
+from dr_q.run_folder import damaged_line, read_table
 
 TASK_COLUMNS = (
     *("preset", "reference", "task", "agent_steps", "ours", "ours_sd", "ours_seeds"),
@@ -127,11 +129,16 @@ def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) ->
 
 def _read(path: Path) -> list[dict[str, Any]]:
     """Rows with their numbers as numbers."""
-    with path.open(newline="") as file:
-        return [{name: _value(name, value) for name, value in row.items()} for row in csv.DictReader(file)]
+    return [
+        {name: _value(name, text, path, line) for name, text in row.items()}
+        for line, row in read_table(path).numbered()
+    ]
 
 
-def _value(name: str, text: str) -> str | int | float:
+def _value(name: str, text: str, path: Path, line: int) -> str | int | float:
     if name in _TEXT:
         return text
-    return int(text) if name.endswith(_COUNTS) else float(text)
+    try:
+        return int(text) if name.endswith(_COUNTS) else float(text)
+    except ValueError:
+        raise damaged_line(path, line, f"{name} must be a number, got {shortened(text)}") from None

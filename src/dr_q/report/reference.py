@@ -4,16 +4,14 @@ A file is either in our tidy format (`dr-q results`) or as the authors of DR.Q p
 `simbaV2_utd2.csv` in `results/` of their repository, which name tasks in their own way and count frames.
 """
 
-import csv
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dr_q.kit import ConfigError, spelled
+from dr_q.kit import ConfigError, shortened, spelled
 from dr_q.paper import SUITES, TaskInfo, algorithms, paper_tasks, published_score
 from dr_q.report.compare import Comparison, TaskComparison, compare
-from dr_q.report.results import COLUMNS, Result, csv_columns, read_results
+from dr_q.report.results import COLUMNS, Result, read_results
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -22,7 +20,7 @@ from dr_q.report.statistics import (
     mean_with_bootstrap,
     overall,
 )
-from dr_q.run_folder import RunRecord
+from dr_q.run_folder import RunRecord, Table, finite_number, read_table, whole_number
 
 AUTHORS_COLUMNS = ("env_name", "seed", "env_step", "value")
 """Of the authors' files; `env_step` counts frames. `exp_name` and `metric` are used where they are there."""
@@ -96,6 +94,7 @@ def read_references(paths: Sequence[str | Path]) -> list[Reference]:
 
     Raises:
         ConfigError: a file is in no known format, or has none of the paper's tasks, or two values for one evaluation.
+        DamagedFileError: a file is not CSV, or a line has too many or too few values.
     """
     return [found for path in map(Path, paths) for found in _read(path)]
 
@@ -206,11 +205,12 @@ def _read(path: Path) -> list[Reference]:
             f"{spelled('reference')} {path} is not a file; give a CSV file of dr-q results, or results/drq.csv "
             "of the authors' repository"
         )
-    have = set(csv_columns(path))
+    table = read_table(path)
+    have = set(table.columns)
     if have >= set(COLUMNS):
         results, unknown = read_results([path]), []
     elif have >= set(AUTHORS_COLUMNS) or have >= set(AGENT_STEP_COLUMNS):
-        results, unknown = _read_authors(path, in_frames=have >= set(AUTHORS_COLUMNS))
+        results, unknown = _read_authors(path, table, in_frames=have >= set(AUTHORS_COLUMNS))
     else:
         raise ConfigError(
             f"{path} has the columns {', '.join(sorted(have)) or '(none)'}; a reference needs {', '.join(COLUMNS)} "
@@ -229,40 +229,39 @@ def _read(path: Path) -> list[Reference]:
     return found
 
 
-def _read_authors(path: Path, in_frames: bool) -> tuple[list[Result], list[str]]:
+def _read_authors(path: Path, table: Table, in_frames: bool) -> tuple[list[Result], list[str]]:
     """Results of a file of the authors', and its tasks that are none of the paper's."""
     tasks = {_authors_name(task): info for task, info in paper_tasks().items()}
     task_column, step_column = ("env_name", "env_step") if in_frames else ("env_id", "agent_step")
     found: dict[tuple[str, str, int, int], Result] = {}
     unknown: dict[str, None] = {}
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        for number, row in enumerate(csv.DictReader(file), start=2):
-            info = tasks.get(row[task_column].replace("-", "_"))
-            if info is None:
-                unknown[row[task_column]] = None
-            elif row.get("metric", RETURN_METRIC) == RETURN_METRIC:
-                result = _authors_result(path, number, row, info, step_column, in_frames)
-                key = result[:4]
-                if key in found and found[key].score != result.score:
-                    raise ConfigError(
-                        f"{path}, line {number}: a second value for {row[task_column]}, seed {result.seed} at "
-                        f"{row[step_column]}; each evaluation must be there once"
-                    )
-                found[key] = result
+    for line, row in table.numbered():
+        info = tasks.get(row[task_column].replace("-", "_"))
+        if info is None:
+            unknown[row[task_column]] = None
+        elif row.get("metric", RETURN_METRIC) == RETURN_METRIC:
+            result = _authors_result(path, line, row, info, step_column, in_frames)
+            key = result[:4]
+            if key in found and found[key].score != result.score:
+                raise ConfigError(
+                    f"{path}, line {line}: a second value for {row[task_column]}, seed {result.seed} at "
+                    f"{row[step_column]}; each evaluation must be there once"
+                )
+            found[key] = result
     return sorted(found.values(), key=lambda r: r[:4]), list(unknown)
 
 
 def _authors_result(
-    path: Path, number: int, row: dict[str, str], info: TaskInfo, step_column: str, in_frames: bool
+    path: Path, line: int, row: dict[str, str], info: TaskInfo, step_column: str, in_frames: bool
 ) -> Result:
-    try:
-        seed, steps, score = int(float(row["seed"])), int(float(row[step_column])), float(row["value"])
-    except (TypeError, ValueError):
-        steps, seed, score = 0, 0, math.nan
-    if not math.isfinite(score):
+    # Their tables have seeds and steps as 10.0 and 50000.0.
+    seed, steps = (whole_number(finite_number(row[name])) for name in ("seed", step_column))
+    score = finite_number(row["value"])
+    if seed is None or steps is None or score is None:
+        got = ", ".join(shortened(row[name]) for name in ("seed", step_column, "value"))
         raise ConfigError(
-            f"{path}, line {number}: seed, {step_column} and value must be numbers; got {row['seed']!r}, "
-            f"{row[step_column]!r}, {row['value']!r}"
+            f"{path}, line {line}: seed, {step_column} and value must be numbers, finite and at most 2^63; got {got}; "
+            "fix or remove that line"
         )
     name = row.get("exp_name") or path.stem
     return Result(info.name, name, seed, steps // info.action_repeat if in_frames else steps, score, {})

@@ -1,15 +1,22 @@
 """Results in one tidy format, task, preset, seed, agent_steps, return: from runs, from folders of runs, from files."""
 
 import csv
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.config import changed_settings
-from dr_q.kit import ConfigError
-from dr_q.run_folder import RunRecord, evaluation_rows, find_runs, read_rows, read_run
+from dr_q.kit import ConfigError, shortened
+from dr_q.run_folder import (
+    RunRecord,
+    evaluation_rows,
+    find_runs,
+    finite_number,
+    read_run,
+    read_table,
+    whole_number,
+)
 from dr_q.settings import callable_name, usual_settings
 
 COLUMNS = ("task", "preset", "seed", "agent_steps", "return")
@@ -230,30 +237,22 @@ def _of_run(run: RunRecord, label: str) -> list[Result]:
 
 
 def _read_file(path: Path) -> list[Result]:
-    rows, have = read_rows(path), csv_columns(path)
-    missing = [name for name in COLUMNS if name not in have]
+    table = read_table(path)
+    missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise ConfigError(
-            f"{path} has no column {', '.join(missing)}; got {', '.join(have) or 'nothing'}; results need "
+            f"{path} has no column {', '.join(missing)}; got {', '.join(table.columns) or 'nothing'}; results need "
             f"{', '.join(COLUMNS)}, a row for each evaluation of each seed"
         )
     found = []
-    for number, row in enumerate(rows, start=2):
-        try:
-            seed, steps, score = int(row["seed"]), int(row["agent_steps"]), float(row["return"])
-        except (TypeError, ValueError):
+    for line, row in table.numbered():
+        seed, steps, score = whole_number(row["seed"]), whole_number(row["agent_steps"]), finite_number(row["return"])
+        if seed is None or steps is None or steps < 0 or score is None:
+            got = ", ".join(shortened(row[name]) for name in ("seed", "agent_steps", "return"))
             raise ConfigError(
-                f"{path}, line {number}: seed and agent_steps must be whole numbers and return a number; got "
-                f"{row['seed']!r}, {row['agent_steps']!r}, {row['return']!r}"
-            ) from None
-        if not math.isfinite(score) or steps < 0:
-            raise ConfigError(f"{path}, line {number}: return {row['return']} at agent_steps {steps} cannot be")
+                f"{path}, line {line}: seed and agent_steps must be whole numbers, agent_steps at least 0, and return "
+                f"a finite number; got {got}"
+            )
         more = {name: value for name, value in row.items() if name not in COLUMNS and value}
         found.append(Result(row["task"], row["preset"], seed, steps, score, more))
     return found
-
-
-def csv_columns(path: Path) -> list[str]:
-    """The names in a file's first line."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return next(csv.reader(file), [])

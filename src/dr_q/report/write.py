@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dr_q.kit import RunFolderError, spelled
+from dr_q.kit import RunFolderError, check_can_make, spelled
 from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.figures import FIGURES, curve_grids, grid_figures, reference_figures
 from dr_q.report.html import GENERATOR, page
@@ -18,11 +18,12 @@ _HEAD = 2_000
 
 
 def check_report_folder(out: Path) -> None:
-    """Refuse a folder that holds something else; RunFolderError."""
+    """Refuse a folder that holds something else (RunFolderError), or cannot be made (OSError)."""
+    if out.is_file():
+        raise RunFolderError(f"{out} is a file; choose another {spelled('out')}")
+    check_can_make(out)
     if not out.exists():
         return
-    if not out.is_dir():
-        raise RunFolderError(f"{out} is a file; choose another {spelled('out')}")
     index = out / "index.html"
     ours = index.is_file() and GENERATOR in index.read_text(errors="replace")[:_HEAD]
     if not ours and any(out.iterdir()):

@@ -13,8 +13,10 @@ RUN/run.json        status, settings, versions            (record.py)
 
 from dr_q.run_folder.arrays import read_arrays, write_arrays
 from dr_q.run_folder.checkpoints import Checkpoint, Checkpoints, Chunk, StoredCheckpoint, checkpoint_steps
+from dr_q.run_folder.csv_files import Table, damaged_line, finite_number, read_rows, read_table, whole_number
 from dr_q.run_folder.find import find_runs, is_run, run_of_policy, runs_without_evaluations
 from dr_q.run_folder.formats import FORMAT
+from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.run_folder.lock import lock_run_folder
 from dr_q.run_folder.policies import (
     BEST_FOLDER,
@@ -23,6 +25,7 @@ from dr_q.run_folder.policies import (
     policy_folder,
     policy_record,
     read_policy_weights,
+    tidy_policies,
     write_policies,
 )
 from dr_q.run_folder.record import (
@@ -43,7 +46,6 @@ from dr_q.run_folder.tables import (
     has_learnt,
     last_evaluations,
     last_metrics,
-    read_rows,
     run_timing,
     seed_steps_per_s,
 )
@@ -56,14 +58,18 @@ __all__ = [
     "Checkpoints",
     "Chunk",
     "Evaluation",
+    "Fields",
     "RunJson",
     "RunRecord",
     "RunTables",
     "StoredCheckpoint",
+    "Table",
     "check_new_folder",
     "checkpoint_steps",
+    "damaged_line",
     "evaluation_rows",
     "find_runs",
+    "finite_number",
     "has_learnt",
     "is_run",
     "last_evaluations",
@@ -73,18 +79,22 @@ __all__ = [
     "policy_folder",
     "policy_record",
     "read_arrays",
+    "read_json",
     "read_policy_weights",
     "read_rows",
     "read_run",
     "read_run_json",
+    "read_table",
     "run_of_policy",
     "run_timing",
     "runs_without_evaluations",
     "seed_steps_per_s",
     "source_digest",
     "tensorboard_folder",
+    "tidy_policies",
     "video_file",
     "wandb_id",
+    "whole_number",
     "write_arrays",
     "write_policies",
 ]

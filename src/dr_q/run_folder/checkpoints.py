@@ -193,11 +193,15 @@ class StoredCheckpoint:
             (seed, name): digests[_chunk_file(seed, name)] for seed, mine in self.chunk_names.items() for name in mine
         }
 
+    @property
+    def files(self) -> list[str]:
+        """What belongs to it besides checkpoint.json: names of files, and paths of chunks from the parent folder."""
+        return [*_belonging(self.seeds, self._index.chunks), *({_BEST} & set(self._index.digests))]
+
     def damages(self) -> list[str]:
         """What is wrong with the checkpoint's files, several read at a time; empty if they are as they were written."""
-        names = [*_belonging(self.seeds, self._index.chunks), *({_BEST} & set(self._index.digests))]
         with concurrent.futures.ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as threads:
-            return [damage for damage in threads.map(self._damage, names) if damage]
+            return [damage for damage in threads.map(self._damage, self.files) if damage]
 
     def _damage(self, name: str) -> str:
         try:

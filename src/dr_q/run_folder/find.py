@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from dr_q.kit import RunFolderError
+from dr_q.kit import RunFolderError, full_path
 from dr_q.run_folder.policies import BEST_FOLDER, POLICY_FOLDER
 from dr_q.run_folder.record import RUN_JSON
 from dr_q.run_folder.tables import EVALS
@@ -16,7 +16,7 @@ def is_run(folder: Path) -> bool:
 
 def run_of_policy(path: Path) -> Path | None:
     """The run that a run's folder, or its `policy` folder, belongs to; None for a policy that has left its run."""
-    path = path.resolve()
+    path = full_path(path)
     if path.name == BEST_FOLDER and path.parent.name == POLICY_FOLDER:
         path = path.parent
     run = path.parent if path.name == POLICY_FOLDER and not is_run(path) else path

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import DamagedFileError
+from dr_q.kit import DamagedFileError, shortened
 
 _LONGEST_VALUE = 60
 _LARGEST = 2**63 - 1
+_DEEPEST = 100
 
 
 class Fields:
@@ -62,6 +63,13 @@ class Fields:
             raise self.wrong(name, f"a list of whole numbers {_range(0, most)}")
         return value
 
+    def texts(self, name: str) -> list[str]:
+        """A list of strings."""
+        value = self.list(name)
+        if not all(isinstance(x, str) for x in value):
+            raise self.wrong(name, "a list of texts")
+        return value
+
     def list(self, name: str, count: int | None = None) -> list[Any]:
         """A list, if need be of that length."""
         value = self.any(name)
@@ -76,14 +84,20 @@ class Fields:
             raise self.wrong(name, "names and values")
         return value
 
+    def objects(self, name: str) -> dict[str, dict[str, Any]]:
+        """An object of objects."""
+        value = self.object(name)
+        if not all(isinstance(x, dict) for x in value.values()):
+            raise self.wrong(name, "names and values for each name")
+        return value
+
     def inner(self, name: str) -> "Fields":
         """The fields of an object."""
         return Fields(self.path, self.object(name), self._advice, f"{self._within}{name}.")
 
     def wrong(self, name: str, expected: str) -> DamagedFileError:
         """The error for a field that is not as expected."""
-        value = repr(self.values.get(name))
-        value = value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}..."
+        value = shortened(self.values.get(name), _LONGEST_VALUE)
         return self.damaged(f"{self._within}{name} must be {expected}, got {value}")
 
     def damaged(self, what: str) -> DamagedFileError:
@@ -92,12 +106,21 @@ class Fields:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that a file holds; an empty one if it holds no JSON, or something else."""
+    """The object that a file holds; an empty one if it holds no JSON, something else, or one nested too deeply."""
     try:
         record = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return {}
-    return record if isinstance(record, dict) else {}
+    return record if isinstance(record, dict) and _is_flat_enough(record) else {}
+
+
+def _is_flat_enough(value: Any) -> bool:
+    """Whether values lie no deeper than ours do: whoever walks through them recursively must not run out of stack."""
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST):
+        inner = (x.values() if isinstance(x, dict) else x for x in level if isinstance(x, dict | list))
+        level = [x for values in inner for x in values]
+    return not level
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:

@@ -1,6 +1,7 @@
 """One process to a run's folder."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,11 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
     it ends with the process, however that ends, and leaves no file.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a name that is too long, for instance, below a folder that could be made
+        _remove_empty(made)
+        raise
     handle = os.open(folder, os.O_RDONLY)
     try:
         if not try_lock(handle):
@@ -27,8 +32,16 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # not empty, as it should be
-                for empty in made:
-                    empty.rmdir()
+            _remove_empty(made)
     finally:
         os.close(handle)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders, the innermost first, as far as they are empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+                return  # not empty, as it should be

@@ -1,5 +1,6 @@
 """A policy folder: a file of weights for each seed, and policy.json, which says what they are."""
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -38,6 +39,15 @@ def write_policies(
         write_arrays(folder / _FILE.format(seed=seed), dict(weights))
     whole = {**record, "format": FORMAT, "spaces": spaces_to_json(spaces)}
     write_text(folder / _RECORD, json.dumps(whole, indent=1) + "\n")
+
+
+def tidy_policies(run: Path) -> None:
+    """Remove what a kill left of files that were being written in a run's policy folders."""
+    for folder in (run / POLICY_FOLDER, run / POLICY_FOLDER / BEST_FOLDER):
+        for kind in (".tmp*", "*.part"):  # what safetensors writes to, and what `replace_file` does
+            for left in folder.glob(kind):
+                with contextlib.suppress(OSError):
+                    left.unlink()
 
 
 def policy_record(path: str | Path) -> dict[str, Any]:

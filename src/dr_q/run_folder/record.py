@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError, RunFolderError, resume_call, spelled, write_text
+from dr_q.kit import DamagedFileError, RunFolderError, check_can_make, resume_call, spelled, write_text
 from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.run_folder.tables import EVALS, evaluation_rows
 from dr_q.spaces import spaces_from_json
@@ -125,12 +125,13 @@ _KINDS: dict[str, Callable[[Fields, str], Any]] = {
 
 
 def check_new_folder(out: Path) -> None:
-    """Refuse a folder that holds anything."""
+    """Refuse a folder that holds anything, or cannot be made."""
     if out.exists() and not out.is_dir():
         raise RunFolderError(f"{out} is a file; choose another {spelled('out')}, a new or empty folder")
     if out.exists() and any(out.iterdir()):
         other = f"or resume it: {resume_call(out)}" if (out / RUN_JSON).exists() else "a new or empty folder"
         raise RunFolderError(f"{out} is not empty; choose another {spelled('out')}, {other}")
+    check_can_make(out)
 
 
 def tensorboard_folder(folder: Path) -> Path:

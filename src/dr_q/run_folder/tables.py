@@ -2,13 +2,22 @@
 
 import csv
 import io
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError, append_whole, replace_file, write_text
+from dr_q.kit import append_whole, replace_file, shortened, write_text
+from dr_q.run_folder.csv_files import (
+    Table,
+    check_values,
+    damaged_line,
+    decoded,
+    finite_number,
+    has_every_value,
+    parse_table,
+    whole_number,
+)
 
 EVALS, METRICS = "evals.csv", "metrics.csv"
 _RENAMED_TIMES = {
@@ -19,6 +28,8 @@ _RENAMED_TIMES = {
     "evaluate": "evaluation",
 }
 """Parts of a step as earlier versions called them, and as they are called now."""
+_Kinds = dict[str, type[int] | type[float]]
+"""Columns that must have numbers."""
 _TAIL = 65_536
 """Bytes at the end of a file in which the last rows are looked for."""
 
@@ -106,7 +117,7 @@ class RunTables:
         path = self.folder / name
         if not path.exists():
             return
-        text = _decoded(path.read_bytes(), path)
+        text = decoded(path.read_bytes(), path)
         header, *rows = text[: text.rfind("\n") + 1].splitlines() or [""]
         if not header:  # killed before its first row was written
             path.unlink()
@@ -118,9 +129,10 @@ class RunTables:
             if len(values) != len(columns):
                 continue
             step = dict(zip(columns, values, strict=True)).get("agent_steps", "")
-            if not (step.isdecimal() and step.isascii()):
-                raise _damaged(path, number, f"agent_steps must be a whole number, got {step!r}")
-            if int(step) <= agent_steps:
+            done = whole_number(step) if step.isdecimal() and step.isascii() else None
+            if done is None:
+                raise damaged_line(path, number, f"agent_steps must be a whole number, got {shortened(step)}")
+            if done <= agent_steps:
                 kept.append(row)
         write_text(path, "\n".join(kept) + "\n")
 
@@ -162,12 +174,11 @@ class RunTables:
         head: list[str] = []
         before: list[dict[str, str]] = []
         if path.exists():
-            with path.open(newline="") as file:
-                reader = csv.DictReader(file)
-                head = list(reader.fieldnames or [])
-                if set(columns) <= set(head):
-                    return head
-                before = list(reader)
+            with path.open("rb") as file:
+                head = parse_table(file.readline(), path).columns
+            if set(columns) <= set(head):
+                return head
+            before = [row for row in parse_table(path.read_bytes(), path).rows if has_every_value(row)]
         head += [column for column in columns if column not in head]
         with replace_file(path) as part, part.open("w", newline="") as file:
             writer = csv.DictWriter(file, head, restval="", lineterminator="\n")
@@ -179,10 +190,10 @@ class RunTables:
 def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     """The whole rows of evals.csv: a last line without an end is being written, or was when the run was killed."""
     path = folder / EVALS
-    rows = _whole_rows(path)
-    for number, row in enumerate(rows, start=2):
-        _check_row(row, {"seed": int, "agent_steps": int, "return_mean": float}, path, number)
-    return rows
+    table = _whole_rows(path)
+    for line, row in table.numbered():
+        _check_row(row, {"seed": int, "agent_steps": int, "return_mean": float}, path, line)
+    return table.rows
 
 
 def has_learnt(row: Mapping[str, str]) -> bool:
@@ -194,9 +205,9 @@ def run_timing(folder: Path) -> dict[str, float]:
     """Milliseconds of an agent step of all seeds, by part, averaged over the run; empty where it logged none."""
     path = folder / METRICS
     by_step: dict[int, dict[str, float]] = {}  # every seed's row has the same times
-    for number, row in enumerate(_whole_rows(path), start=2):
+    for line, row in _whole_rows(path).numbered():
         times = [name for name in row if name and name.startswith("ms_")]
-        _check_row(row, {"agent_steps": int, **{name: float for name in times if row[name]}}, path, number)
+        _check_row(row, {"agent_steps": int, **{name: float for name in times if row[name]}}, path, line)
         if not has_learnt(row):
             continue
         parts: dict[str, float] = {}
@@ -217,22 +228,22 @@ def seed_steps_per_s(milliseconds: Iterable[float], seeds: int) -> float | None:
 
 def last_evaluations(folder: Path) -> list[dict[str, str]]:
     """The rows of evals.csv of the newest agent step, as far as they are written."""
-    return _last_rows(folder / EVALS)
+    return _last_rows(folder / EVALS, {"seed": int, "agent_steps": int, "return_mean": float})
 
 
 def last_metrics(folder: Path) -> list[dict[str, str]]:
     """The rows of metrics.csv of the newest agent step, as far as they are written."""
-    return _last_rows(folder / METRICS)
+    return _last_rows(folder / METRICS, {"seed": int, "agent_steps": int})
 
 
-def _last_rows(path: Path) -> list[dict[str, str]]:
+def _last_rows(path: Path, needed: _Kinds) -> list[dict[str, str]]:
     """The rows of the newest agent step; a damaged line is no reason to stop."""
-    rows = [row for row in _whole_rows(path, _TAIL) if _has_every_value(row)]
-    rows = [row for row in rows if row.get("agent_steps", "").isdecimal() and all(map(_is_number, row.values()))]
+    rows = [row for row in _whole_rows(path, _TAIL).rows if has_every_value(row) and all(map(_is_number, row.values()))]
+    rows = [row for row in rows if not _wrong(row, needed)]
     return [row for row in rows if row["agent_steps"] == rows[-1]["agent_steps"]]
 
 
-def _whole_rows(path: Path, tail: int | None = None) -> list[dict[Any, Any]]:
+def _whole_rows(path: Path, tail: int | None = None) -> Table:
     """The rows of a file that may be growing: a last line without an end is being written, or was at a kill.
 
     Args:
@@ -240,7 +251,7 @@ def _whole_rows(path: Path, tail: int | None = None) -> list[dict[Any, Any]]:
         tail: Read only the header and that many bytes at the end.
     """
     if not path.exists():
-        return []
+        return Table([], [], [])
     with path.open("rb") as file:
         header = file.readline()
         size = file.seek(0, os.SEEK_END)
@@ -250,57 +261,26 @@ def _whole_rows(path: Path, tail: int | None = None) -> list[dict[Any, Any]]:
     if begin > len(header):
         rest = rest[rest.find(b"\n") + 1 :]
     content = header + rest
-    return _parse(content[: content.rfind(b"\n") + 1], path)
+    return parse_table(content[: content.rfind(b"\n") + 1], path)
 
 
-def _has_every_value(row: dict[Any, Any]) -> bool:
-    """Whether a row has as many values as there are columns."""
-    return None not in row and None not in row.values()
-
-
-def _check_row(row: dict[Any, Any], kinds: dict[str, type[int | float]], path: Path, line: int) -> None:
+def _check_row(row: dict[Any, Any], needed: _Kinds, path: Path, line: int) -> None:
     """Refuse a row of a file that has not as many values as columns, or lacks a number."""
-    if not _has_every_value(row):
-        raise _damaged(path, line, "it has too many or too few values")
-    for name, kind in kinds.items():
-        try:
-            fine = math.isfinite(kind(row[name]))
-        except (KeyError, ValueError):
-            fine = False
-        if not fine:
-            what = "whole" if kind is int else "finite"
-            raise _damaged(path, line, f"{name} must be a {what} number, got {row.get(name)!r}")
+    check_values(row, path, line)
+    for name in _wrong(row, needed):
+        what = "whole" if needed[name] is int else "finite"
+        raise damaged_line(path, line, f"{name} must be a {what} number, got {shortened(row.get(name))}")
 
 
-def _damaged(path: Path, line: int, damage: str) -> DamagedFileError:
-    return DamagedFileError(f"{path} is damaged in line {line}: {damage}; fix or remove that line")
+def _wrong(row: dict[Any, Any], needed: _Kinds) -> list[str]:
+    """The columns in which a row lacks a number."""
+    return [n for n, kind in needed.items() if (whole_number if kind is int else finite_number)(row.get(n)) is None]
 
 
 def _is_number(text: str) -> bool:
-    """Whether a value of a table is one, or empty."""
+    """Whether a value of a table is one, or empty; it may be NaN."""
     try:
         float(text or 0)
     except ValueError:
         return False
     return True
-
-
-def read_rows(path: Path) -> list[dict[Any, Any]]:
-    """The rows of a CSV file."""
-    return _parse(path.read_bytes(), path)
-
-
-def _parse(content: bytes, path: Path) -> list[dict[Any, Any]]:
-    """The rows, by column; values beyond the columns are under None, and columns without a value have it."""
-    try:
-        return list(csv.DictReader(io.StringIO(_decoded(content, path), newline="")))
-    except csv.Error as error:
-        raise DamagedFileError(f"{path} is not a CSV file ({error})") from None
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    try:
-        return content.decode("utf-8-sig")  # some programs begin a file with a mark
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DamagedFileError(f"{path} is not a CSV file: line {line} is not text") from None

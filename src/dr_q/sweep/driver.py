@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, spelled, try_lock, write_text
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, full_path, spelled, try_lock, write_text
 from dr_q.sweep import on_ray
 from dr_q.sweep.collect import collect
 from dr_q.sweep.estimate import longest_first
@@ -104,7 +104,7 @@ def run_sweep(spec: SweepSpec, out: Path, options: SweepOptions, execution: dict
     """
     if not options.local:
         on_ray.need_ray()
-    out = Path(out).resolve()
+    out = full_path(out)
     record = check_folder(spec, out)
     check_tasks(spec)
     with contextlib.nullcontext(False) if options.local else on_ray.cluster(options) as ours:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dr_q.envs import EnvSpec, known_tasks, make_env
-from dr_q.kit import ConfigError, DamagedFileError, TaskError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, TaskError, full_path, spelled
 from dr_q.run_folder import run_timing, seed_steps_per_s
 from dr_q.sweep.progress import checkpoint_of, progress_of
 from dr_q.sweep.spec import Job, SweepOptions, SweepSpec, check_folder, check_tasks
@@ -105,7 +105,7 @@ def estimate(spec: SweepSpec, out: Path, options: SweepOptions, throughput: floa
     """From the runs that are there, the throughput given, or what was measured elsewhere."""
     if throughput is not None and not 0 < throughput < math.inf:
         raise ConfigError(f"{spelled('throughput')} must be a number of seed-steps/s, more than 0, got {throughput:g}")
-    out = Path(out).resolve()
+    out = full_path(out)
     check_folder(spec, out)
     check_tasks(spec)
     jobs = spec.jobs(out)

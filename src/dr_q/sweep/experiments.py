@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,15 @@ from typing import Any, Literal, NamedTuple
 
 from dr_q.config import Config, current_names, plain_value
 from dr_q.envs import NOISE_DIMS, known_tasks
-from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, did_you_mean, replace_file, spelled
+from dr_q.kit import (
+    ConfigError,
+    MissingPackageError,
+    RunFolderError,
+    check_can_make,
+    did_you_mean,
+    replace_file,
+    spelled,
+)
 from dr_q.report import Result, build_report, read_results, write_results
 from dr_q.report.claims import Claim, Judgement, claims_on, judge, judge_difference, judge_published, sentence
 from dr_q.report.numbers import with_interval
@@ -293,8 +302,8 @@ def run_experiment(
         execution: Fields of `dr_q.settings.Execution` for every run.
     """
     is_list = planned.experiment.ends_in == "list"
-    if have and not is_list:
-        raise ConfigError(f"{spelled('have')} is for lists of runs (breadth), not for {planned.experiment.name}")
+    check_have(planned, have)
+    check_can_make(out)
     if not is_list:
         _check_packages()
     start = time.monotonic()
@@ -307,6 +316,15 @@ def run_experiment(
             for line in missing(planned, out, have):
                 say(line)
     return conclude(planned, out, say, have)
+
+
+def check_have(planned: Plan, have: Sequence[Path]) -> None:
+    """Refuse folders with runs that were made elsewhere, where they are not there or not for the experiment."""
+    if have and planned.experiment.ends_in != "list":
+        raise ConfigError(f"{spelled('have')} is for lists of runs (breadth), not for {planned.experiment.name}")
+    for folder in have:
+        if not os.path.isdir(folder):  # noqa: PTH112 - False, too, for what can be no path
+            raise RunFolderError(f"{spelled('have')} {folder} is not a folder; give folders that runs are in")
 
 
 def without_done(planned: Plan, have: Sequence[Path]) -> Plan:

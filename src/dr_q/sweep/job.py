@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.config import add_presets
-from dr_q.kit import RunFolderError, try_lock, write_text
-from dr_q.run_folder import is_run, read_run_json
+from dr_q.kit import DamagedFileError, DrQError, RunFolderError, try_lock, write_text
+from dr_q.run_folder import Fields, is_run, read_json, read_run_json
 from dr_q.settings import Settings
 from dr_q.sweep.spec import Job
 
@@ -62,20 +62,25 @@ def run_job(job: Job, share: Share, attempt: str) -> Ended:
 def last_end(job: Job, attempt: str | None = None) -> Ended | None:
     """How its last process ended, or the one of an attempt; None if it did not, or left no word."""
     try:
-        record = json.loads(job.ended.read_text())
-        if attempt is not None and record["attempt"] != attempt:
+        fields = Fields(job.ended, read_json(job.ended))
+        if attempt is not None and fields.text("attempt") != attempt:
             return None
-        return Ended(str(record["status"]), str(record["why"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return Ended(fields.text("status"), fields.text("why"))
+    except (OSError, DamagedFileError):
         return None
 
 
 def attempt_under_way(job: Job) -> str:
     """Which attempt last took the job's lock; empty if none did."""
     try:
-        return json.loads(job.lock.read_text())["attempt"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return _lock_fields(job).text("attempt")
+    except (OSError, DamagedFileError):
         return ""
+
+
+def _lock_fields(job: Job) -> Fields:
+    """What the process that took the job's lock says of itself."""
+    return Fields(job.lock, read_json(job.lock))
 
 
 def job_file(job: Job) -> Path:
@@ -88,6 +93,18 @@ def write_job(job: Job, share: Share, **more: str) -> None:
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     record = {"job": job.to_json(), "share": share._asdict(), **more}
     write_text(job_file(job), json.dumps(record, indent=1) + "\n")
+
+
+def read_job(file: Path) -> tuple[Job, Share, str]:
+    """What `write_job` wrote: the job, its share, and the sweep's folder if that is named."""
+    fields = Fields(file, read_json(file), "start the sweep again, which writes it")
+    try:
+        job, share = Job.from_json(fields.object("job")), Share(**fields.object("share"))
+    except DrQError as error:
+        raise fields.damaged(str(error)) from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise fields.damaged("it is not what a sweep writes of a job") from None
+    return job, share, fields.text("out") if "out" in fields.values else ""
 
 
 def end_process(job: Job, attempt: str) -> None:
@@ -106,12 +123,13 @@ def end_process(job: Job, attempt: str) -> None:
 def _process_of(job: Job, attempt: str) -> int | None:
     """The process of an attempt that holds the job's lock on this machine."""
     try:
-        record = json.loads(job.lock.read_text())
-        if record["attempt"] != attempt or record["host"] != socket.gethostname():
+        fields = _lock_fields(job)
+        if fields.text("attempt") != attempt or fields.text("host") != socket.gethostname():
             return None
+        pid = fields.whole("pid", least=2)  # 0 and less would be groups of processes
         with job.lock.open("a") as file:
-            return None if try_lock(file.fileno()) else int(record["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
+            return None if try_lock(file.fileno()) else pid
+    except (OSError, DamagedFileError):
         return None
 
 
@@ -184,9 +202,9 @@ def _alone(job: Job, attempt: str) -> Iterator[None]:
 
 def _holder(job: Job) -> str:
     try:
-        record = json.loads(job.lock.read_text())
-        return f"process {record['pid']} on {record['host']}"
-    except (OSError, ValueError, KeyError):
+        fields = _lock_fields(job)
+        return f"process {fields.whole('pid')} on {fields.text('host')}"
+    except (OSError, DamagedFileError):
         return "unknown"
 
 

@@ -5,18 +5,17 @@ run is finished, 1 if it failed, 143 if a signal stopped it; started again, it c
 """
 
 import ctypes
-import json
 import os
 import signal
 import sys
 import uuid
 from pathlib import Path
 
+from dr_q.kit import DrQError
 from dr_q.kit.errors import FAILURE
 from dr_q.sweep.collect import collect_folder
-from dr_q.sweep.job import Share, run_job
+from dr_q.sweep.job import read_job, run_job
 from dr_q.sweep.progress import progress_of
-from dr_q.sweep.spec import Job
 
 _PARENT_DEATH_SIGNAL = 1
 """Linux's PR_SET_PDEATHSIG."""
@@ -24,8 +23,11 @@ _PARENT_DEATH_SIGNAL = 1
 
 def main(arguments: list[str]) -> int:
     """Train it."""
-    record = json.loads(Path(arguments[0]).read_text())
-    job, share = Job.from_json(record["job"]), Share(**record["share"])
+    try:
+        job, share, out = read_job(Path(arguments[0]))
+    except DrQError as error:
+        print(f"dr-q: {error}", file=sys.stderr)
+        return error.exit_code
     if len(arguments) > 1:
         _end_with_parent()
         attempt = arguments[1]
@@ -36,8 +38,8 @@ def main(arguments: list[str]) -> int:
             return 0
     ended = run_job(job, share, attempt)
     print(f"{job.name}: {ended.status}{': ' if ended.why else ''}{ended.why}", flush=True)
-    if ended.status == "finished" and len(arguments) == 1 and record.get("out"):
-        collect_folder(Path(record["out"]))
+    if ended.status == "finished" and len(arguments) == 1 and out:
+        collect_folder(Path(out))
     if ended.status == "failed":
         return FAILURE
     return 0 if ended.status == "finished" else 128 + signal.SIGTERM

@@ -42,9 +42,9 @@ def progress_of(job: Job) -> Progress:
         return Progress("new", 0, None, None)
     try:
         info = read_run_json(job.folder, "status", "agent_steps", "seeds")
+        evaluations, metrics = last_evaluations(job.folder), last_metrics(job.folder)
     except DamagedFileError:  # the job itself will say so; the others continue
         return Progress("damaged", 0, None, None)
-    evaluations, metrics = last_evaluations(job.folder), last_metrics(job.folder)
     steps = [info["agent_steps"]]
     steps += [int(rows[-1]["agent_steps"]) for rows in (evaluations, metrics) if rows]
     scores = [float(row["return_mean"]) for row in evaluations]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, check_can_write, full_path, read_small
 from dr_q.sweep.driver import CPUS_BESIDE_SIMULATORS
 from dr_q.sweep.estimate import longest_first
 from dr_q.sweep.job import Share, job_file, write_job
@@ -193,14 +193,14 @@ def slurm_script(
     gpus = options.gpus
     python = Path(sys.executable)
     shared = gpus is not None and 0 < gpus < 1
-    more = [] if preset_file is None else ["--preset-file", str(preset_file.resolve())]
+    more = [] if preset_file is None else ["--preset-file", str(full_path(preset_file))]
     return _NODES_SCRIPT.format(
         gpus="" if gpus == 0 else f"#SBATCH --gpus-per-node={max(1, int(gpus or 1))}\n",
         header=_header(slurm or SlurmOptions()),
         service=_SERVICE_ON_NODES if shared else "on_node=()\n",
         python=shlex.quote(str(python)),
         ray=shlex.quote(str(python.with_name("ray"))),
-        command=shlex.join([*sweep_arguments(spec, Path(out).resolve(), options), *more]),
+        command=shlex.join([*sweep_arguments(spec, full_path(out), options), *more]),
     )
 
 
@@ -237,7 +237,7 @@ def write_slurm(
 ) -> None:
     """Write the script for whole nodes to a new file."""
     _check_new(options, file)
-    check_folder(spec, Path(out).resolve())
+    check_folder(spec, full_path(out))
     check_tasks(spec)
     _write(file, slurm_script(spec, out, options, slurm, preset_file))
 
@@ -252,7 +252,7 @@ def write_slurm_array(
 ) -> int:
     """Write the script of an array to a new file, and each job into the sweep's folder; how many elements it has."""
     _check_new(options, file)
-    out = Path(out).resolve()
+    out = full_path(out)
     check_folder(spec, out)
     check_tasks(spec)
     gpus = 1.0 if options.gpus is None else options.gpus
@@ -276,6 +276,7 @@ def _check_new(options: SweepOptions, file: Path) -> None:
         raise ConfigError("--slurm starts a Ray cluster of its own; leave --address out")
     if file.exists():
         raise ConfigError(f"{file} is there already; remove it, or choose another name for the script")
+    check_can_write(file)
 
 
 def _write(file: Path, text: str) -> None:
@@ -289,7 +290,7 @@ def _header(slurm: SlurmOptions) -> str:
     if slurm.header is None:
         return ""
     try:
-        lines = slurm.header.read_text().splitlines()
+        lines = read_small(slurm.header).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise ConfigError(f"{slurm.header} cannot be used as the script's header: {why}") from None

@@ -12,11 +12,10 @@ another job: `dr.q-seeds5-9`.
 """
 
 import dataclasses
-import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,9 +35,20 @@ from dr_q.config import (
     settings_of,
 )
 from dr_q.envs import canonical, known_tasks, make_env, suite_tasks, suites
-from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, TaskError, spelled, write_text
+from dr_q.kit import (
+    ConfigError,
+    DamagedFileError,
+    RunFolderError,
+    TaskError,
+    check_can_make,
+    folder_name,
+    shortened,
+    spelled,
+    write_text,
+)
 from dr_q.paper import paper_tasks
-from dr_q.settings import SCHEDULE, Settings, make_settings
+from dr_q.run_folder import Fields, read_json
+from dr_q.settings import LARGEST_SEED, SCHEDULE, Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
@@ -48,12 +58,14 @@ STATUS_FILE = "status.json"
 SEEDS = 10
 """The paper's."""
 MOST_JOBS = 100_000
+MOST_GPUS = 1_024
+"""Of one job: more than any machine has."""
 RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
 """What a sweep may set of a run's `Settings`, besides seeds and noise."""
 GROWING = ("tasks", "presets", "seeds", "first_seed", "grid", "definitions")
 """What may be different when a sweep's folder is used again: more of it adds jobs."""
 _JOBS = "Jobs"
-_LONGEST_NAME = 200
+_ADVICE = "choose another --out, or take it from a backup"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +153,7 @@ class SweepSpec:
         missing = [s for s in wanted if not any(e.first_seed <= s < e.first_seed + e.seeds for e in found)]
         for first, count in _ranges(missing):
             later = f"-seeds{first}-{first + count - 1}" if mine else ""
-            folder = f"{plain_task(task)}/{_short(variant.label)}{later}"
+            folder = f"{plain_task(task)}/{folder_name(variant.label)}{later}"
             found.append(Entry(folder, task, variant.preset, variant.values, first, count))
         return found
 
@@ -149,7 +161,7 @@ class SweepSpec:
         """A job of the sweep's folder."""
         variant = Variant(entry.preset, entry.values)
         settings = self.settings(entry.task, variant, entry.first_seed, entry.seeds)
-        later = Path(entry.folder).name.removeprefix(_short(variant.label)).replace("-seeds", " seeds ")
+        later = Path(entry.folder).name.removeprefix(folder_name(variant.label)).replace("-seeds", " seeds ")
         return Job(settings, out / entry.folder, variant.label + later, self.definitions)
 
     def to_json(self) -> dict[str, Any]:
@@ -194,8 +206,8 @@ class SweepOptions:
     gpus_per_job: float | None = setting(
         None,
         "GPUs of a job; two jobs share one with 0.5, 0 trains on the CPU",
-        group=_JOBS, otherwise="1 if there are any",
-        check=("a number between 0 and 1, or a whole number", lambda x: x >= 0 and (x <= 1 or x % 1 == 0)),
+        group=_JOBS, otherwise="1 if there are any", least=0, most=MOST_GPUS,
+        check=(f"a number between 0 and 1, or a whole number up to {MOST_GPUS}", lambda x: x <= 1 or x % 1 == 0),
     )  # fmt: skip
     cpus_per_job: float | None = setting(
         None,
@@ -341,18 +353,14 @@ def _grid(grid: Mapping[str, Iterable[Any]], changes: Mapping[str, Any]) -> dict
         if isinstance(settings_of(Config)[name][0].default, tuple):
             raise ConfigError(f"{spelled(name)} has several numbers, which a grid cannot vary; use presets instead")
         if isinstance(values, str) or not isinstance(values, Iterable):
-            raise ConfigError(f"the grid's {name} must be a list of values, got {values!r}")
-        found[name] = tuple(dict.fromkeys(plain_value(value) for value in values))
+            raise ConfigError(f"the grid's {name} must be a list of values, got {shortened(values)}")
+        given = [plain_value(value) for value in values]
+        if not all(isinstance(value, bool | int | float | str) for value in given):
+            raise ConfigError(f"the grid's {name} must be numbers, words or True and False, got {shortened(given)}")
+        found[name] = tuple(dict.fromkeys(given))
         if not found[name]:
             raise ConfigError(f"the grid has no value for {name}")
     return found
-
-
-def _short(label: str) -> str:
-    """A variant's name as that of a folder: file systems allow 255 characters, with what is added to it."""
-    if len(label) <= _LONGEST_NAME:
-        return label
-    return f"{label[:_LONGEST_NAME]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
 def _ranges(seeds: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -363,20 +371,71 @@ def _ranges(seeds: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def read_record(out: Path) -> dict[str, Any] | None:
-    """What sweep.json says; None if there is none."""
+    """What sweep.json says, with the names of this version; None if there is none.
+
+    Raises:
+        DamagedFileError: It is not what a sweep writes.
+    """
     file = out / SPEC_FILE
     if not file.exists():
         return None
+    fields = Fields(file, read_json(file), _ADVICE)
+    spec = _read_spec(fields)
+    if fields.values.get("cpu_threads") is not None:
+        fields.whole("cpu_threads", least=1, most=MOST_STEPS)
+    if fields.values.get("jobs") is None:  # of an earlier version: every task with every preset
+        pairs = [(task, name) for task in spec["tasks"] for name in spec["presets"]]
+        jobs = [Entry(f"{plain_task(task)}/{name}", task, name, {}, 0, spec["seeds"]) for task, name in pairs]
+    else:
+        jobs = [_read_entry(file, entry) for entry in fields.list("jobs")]
+    return {**fields.values, "spec": spec, "jobs": jobs}
+
+
+def _read_spec(fields: Fields) -> dict[str, Any]:
+    """The fields of the sweep itself; whether their values fit together, `SweepSpec` says."""
     try:
-        record = json.loads(file.read_text())
-        spec = current_names(record["spec"], Settings)  # a sweep of an earlier version has old names
-        entries = record.get("jobs")
-        if entries is None:  # of an earlier version: every task with every preset
-            pairs = [(task, name) for task in spec["tasks"] for name in spec["presets"]]
-            entries = [[f"{plain_task(task)}/{name}", task, name, {}, 0, spec["seeds"]] for task, name in pairs]
-        return {**record, "spec": spec, "jobs": [Entry(*entry) for entry in entries]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise DamagedFileError(f"{file} cannot be read as a sweep; choose another --out, or repair the file") from None
+        spec = current_names(fields.object("spec"), Settings)  # a sweep of an earlier version has old names
+    except ConfigError as error:
+        raise fields.damaged(str(error)) from None
+    inner = Fields(fields.path, spec, _ADVICE, "spec.")
+    inner.texts("tasks")
+    inner.texts("presets")
+    inner.whole("seeds", least=1)
+    for name, read in _SPEC_KINDS.items():
+        if name in spec:
+            read(inner, name)
+    return spec
+
+
+def _whole_or_none(fields: Fields, name: str) -> None:
+    if fields.any(name) is not None:
+        fields.whole(name)
+
+
+_SPEC_KINDS: dict[str, Callable[[Fields, str], Any]] = {
+    **dict.fromkeys(RUN_OPTIONS, _whole_or_none),
+    "noise_dims": Fields.whole,
+    "first_seed": Fields.whole,
+    "changes": Fields.object,
+    "grid": lambda fields, name: [fields.inner(name).list(inner) for inner in fields.object(name)],
+    "definitions": Fields.objects,
+}
+"""What a sweep of an earlier version may lack, and what it must be where it is there."""
+
+
+def _read_entry(file: Path, entry: Any) -> Entry:
+    if not isinstance(entry, list) or len(entry) != len(Entry._fields):
+        raise Fields(file, {"jobs": entry}, _ADVICE).wrong("jobs", f"lists of {', '.join(Entry._fields)}")
+    fields = Fields(file, dict(zip(Entry._fields, entry, strict=True)), _ADVICE, "jobs.")
+    folder = Path(fields.text("folder"))
+    if folder.is_absolute() or ".." in folder.parts or not folder.parts or "\0" in str(folder):
+        raise fields.wrong("folder", "a path below the sweep's folder")  # runs are written there
+    for name in ("task", "preset"):
+        fields.text(name)
+    fields.object("values")
+    fields.whole("first_seed", most=LARGEST_SEED)
+    fields.whole("seeds", least=1)
+    return Entry(*entry)
 
 
 def read_entries(out: Path) -> list[Entry]:
@@ -392,9 +451,12 @@ def jobs_of_folder(out: Path) -> list[Job]:
     known = {field.name for field in dataclasses.fields(SweepSpec)}
     given = {name: value for name, value in record["spec"].items() if name in known}
     definitions = given.get("definitions", {})
-    add_presets(definitions)
-    spec = SweepSpec(**{**given, "tasks": tuple(given["tasks"]), "presets": tuple(given["presets"])})
-    jobs = [spec.job(entry, out) for entry in record["jobs"]]
+    try:
+        add_presets(definitions)
+        spec = SweepSpec(**{**given, "tasks": tuple(given["tasks"]), "presets": tuple(given["presets"])})
+        jobs = [spec.job(entry, out) for entry in record["jobs"]]
+    except (ConfigError, TaskError) as error:  # they were allowed once
+        raise DamagedFileError(f"{out / SPEC_FILE} cannot be used: {error}; {_ADVICE}") from None
     return [dataclasses.replace(job, definitions=definitions) for job in jobs]
 
 
@@ -405,6 +467,7 @@ def check_folder(spec: SweepSpec, out: Path) -> dict[str, Any] | None:
         ours = {SPEC_FILE + ".part", LOCK_FILE}
         if out.exists() and (not out.is_dir() or any(path.name not in ours for path in out.iterdir())):
             raise RunFolderError(f"{out} is not empty and no sweep: it has no {SPEC_FILE}; choose another --out")
+        check_can_make(out)
         return None
     was = record["spec"]
     asked = spec.to_json()
@@ -457,7 +520,7 @@ def _tasks(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def plain_task(task: str) -> str:
     """A task's name as that of a folder."""
-    return task.replace("/", "-").replace(":", "-")
+    return folder_name(task.replace("/", "-").replace(":", "-"))
 
 
 def _said(value: Any) -> str:

@@ -17,8 +17,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.config import Config, check_names, check_settings, current_names, setting, settings_of
-from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, replace_file, spelled, write_text
-from dr_q.run_folder import evaluation_rows
+from dr_q.kit import (
+    ConfigError,
+    DamagedFileError,
+    MissingPackageError,
+    RunFolderError,
+    check_can_make,
+    full_path,
+    replace_file,
+    spelled,
+    write_text,
+)
+from dr_q.run_folder import Fields, evaluation_rows, read_json
 from dr_q.sweep.driver import SweepInterrupted, only_driver, share_of
 from dr_q.sweep.job import Ended
 from dr_q.sweep.processes import ProcessJobs, this_machine
@@ -144,7 +154,7 @@ def run_tune(
     optuna = _need_optuna()
     if len(spec.presets) != 1 or spec.grid:
         raise ConfigError("a search starts from one preset and has no grid")
-    out = Path(out).resolve()
+    out = full_path(out)
     check_tasks(spec)
     _check_out(spec, search, out)
     share = share_of([this_machine()], len(spec.tasks), spec.seeds, options, None)
@@ -328,9 +338,17 @@ def _need_optuna() -> Any:
 def _open_study(optuna: Any, out: Path, tuning: TuneOptions) -> Any:
     """The study in the folder; what it draws next follows from the seed and the trials that it has."""
     backend = optuna.storages.journal.JournalFileBackend(str(out / STUDY_FILE))
-    storage = optuna.storages.JournalStorage(backend)
-    study = optuna.create_study(study_name="dr-q", storage=storage, direction="maximize", load_if_exists=True)
-    made = len(study.get_trials(deepcopy=False))
+    try:
+        storage = optuna.storages.JournalStorage(backend)
+        study = optuna.create_study(study_name="dr-q", storage=storage, direction="maximize", load_if_exists=True)
+        made = len(study.get_trials(deepcopy=False))
+    except OSError:
+        raise
+    except Exception as error:  # Optuna has many ways to fail on a journal that is damaged
+        raise DamagedFileError(
+            f"{out / STUDY_FILE} cannot be read as Optuna's journal ({type(error).__name__}: {error}); choose another "
+            f"{spelled('out')}, or take it from a backup"
+        ) from None
     study.sampler = optuna.samplers.TPESampler(
         seed=(tuning.search_seed + made) % 2**32, n_startup_trials=tuning.startup_trials
     )
@@ -347,15 +365,17 @@ def _check_out(spec: SweepSpec, search: dict[str, Range], out: Path) -> None:
     """Refuse the folder of another search, and one that is none."""
     file = out / TUNE_FILE
     if file.exists():
-        if json.loads(file.read_text()) != _described(spec, search):
+        fields = Fields(file, read_json(file), f"choose another {spelled('out')}, or take it from a backup")
+        if {"spec": fields.object("spec"), "search": fields.object("search")} != _described(spec, search):
             raise RunFolderError(
                 f"{out} holds a search with other tasks, settings or ranges; give the same to continue it, or choose "
                 f"another {spelled('out')}"
             )
-    elif out.exists() and any(path.name != "sweep.lock" for path in out.iterdir()):
+    elif out.is_dir() and any(path.name != "sweep.lock" for path in out.iterdir()):
         raise RunFolderError(
             f"{out} is not empty and no search: it has no {TUNE_FILE}; choose another {spelled('out')}"
         )
+    check_can_make(out)
 
 
 def _write_out(spec: SweepSpec, search: dict[str, Range], out: Path) -> None:

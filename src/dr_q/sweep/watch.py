@@ -1,11 +1,10 @@
 """The table of any sweep or folder of runs, from the files that are there; nothing of it is in the way of training."""
 
-import json
 import time
 from pathlib import Path
 
 from dr_q.kit import DamagedFileError
-from dr_q.run_folder import find_runs, read_run_json, runs_without_evaluations
+from dr_q.run_folder import find_runs, read_json, read_run_json, runs_without_evaluations
 from dr_q.settings import Settings, callable_name
 from dr_q.sweep.job import last_end
 from dr_q.sweep.progress import progress_of
@@ -63,9 +62,9 @@ def _job_of_run(folder: Path) -> Job | None:
 def _status(folder: Path) -> dict[str, dict[str, str]]:
     """What the driver of a sweep says of each job, by folder."""
     try:
-        record = json.loads((folder / STATUS_FILE).read_text())
+        record = read_json(folder / STATUS_FILE)
         return {job["folder"]: job for job in record["jobs"]} if record["state"] in ("running", "stopping") else {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, KeyError, TypeError):
         return {}
 
 

@@ -10,7 +10,7 @@ import gymnasium
 
 from dr_q.config import Config, check_names, config_from_json, current_names, plain_value, settings_of
 from dr_q.envs import canonical
-from dr_q.kit import ConfigError, spelled
+from dr_q.kit import ConfigError, folder_name, spelled
 from dr_q.run_folder import Evaluation, read_run_json
 from dr_q.settings import RUN_SETTINGS, STOP_RULES, Execution, Settings, callable_name, make_settings
 from dr_q.training.callbacks import Callback, given_callbacks
@@ -182,7 +182,7 @@ def default_folder(settings: Settings) -> Path:
     """runs/TASK-PRESET-seedsFIRST-LAST, numbered if taken."""
     name = settings.task_name.replace("/", "-").replace(":", "-").replace("<", "").replace(">", "")
     last = settings.first_seed + settings.seeds - 1
-    base = Path("runs") / f"{name}-{settings.preset}-seeds{settings.first_seed}-{last}"
+    base = Path("runs") / f"{folder_name(f'{name}-{settings.preset}')}-seeds{settings.first_seed}-{last}"
     folder, number = base, 2
     while folder.exists():
         folder, number = base.with_name(f"{base.name}-{number}"), number + 1

@@ -120,7 +120,7 @@ class BestPolicies:
         try:
             chosen = [(int(steps), float(score)) for steps, score in state["chosen"]]
             latest = int(state["latest"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, ArithmeticError):
             chosen, latest = [], -1
         if len(chosen) != len(self._seeds) or latest not in self._seeds:
             raise DamagedFileError(f"{where}: what it has of the best policies cannot be read")

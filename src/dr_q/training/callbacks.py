@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import ConfigError, TrainingError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, TrainingError, shortened, spelled
 from dr_q.policies import Policy
 from dr_q.run_folder import Evaluation
 from dr_q.settings import Settings
@@ -361,7 +361,8 @@ class StopAtReturn(Callback):
 
     def restore(self, state: Any) -> None:
         """Take it."""
-        self._last = (int(state[0]), float(state[1]))
+        step, score = _read_state(self.name, state, int, float)
+        self._last = (step, score)
 
 
 class Patience(Callback):
@@ -401,7 +402,18 @@ class Patience(Callback):
 
     def restore(self, state: Any) -> None:
         """Take it."""
-        self._best, self._best_at, self._without = float(state[0]), int(state[1]), int(state[2])
+        self._best, self._best_at, self._without = _read_state(self.name, state, float, int, int)
+
+
+def _read_state(name: str, state: Any, *kinds: type[int] | type[float]) -> list[Any]:
+    """The numbers of a callback's state in a checkpoint."""
+    try:
+        return [kind(x) for kind, x in zip(kinds, state, strict=True)]
+    except (TypeError, ValueError, ArithmeticError):
+        raise DamagedFileError(
+            f"the state of {name} in the checkpoint must be {len(kinds)} numbers, got {shortened(state)}; take the "
+            "checkpoint from a backup"
+        ) from None
 
 
 def callbacks_of(settings: Settings) -> list[Callback]:

@@ -154,7 +154,7 @@ class EpisodeLog:
             recent = [[float(x) for x in mine] for mine in state["recent"]]
             if len(recent) != len(self.recent):
                 raise ValueError(len(recent))
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, ArithmeticError):
             raise DamagedFileError(f"{where}: what it has of training episodes cannot be read") from None
         self._return, self._length = read[0], read[1].astype(np.int64)
         self._for_row.values, self._for_line.values = totals

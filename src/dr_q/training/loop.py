@@ -29,6 +29,7 @@ from dr_q.envs import (
     ProcessPool,
     Restarts,
     Transitions,
+    interrupting,
     make_env,
 )
 from dr_q.kit import (
@@ -57,6 +58,7 @@ from dr_q.run_folder import (
     lock_run_folder,
     read_run_json,
     tensorboard_folder,
+    tidy_policies,
     video_file,
 )
 from dr_q.settings import Execution, Settings
@@ -199,7 +201,8 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     callbacks = [*callbacks_of(settings), *options.callbacks, *on_evaluation_callbacks(options.on_evaluation)]
     keys = info_keys_of(callbacks, MOST_INFO_KEYS)
     how: dict[str, Any] = {"info_keys": keys, "probed": probed, "envs_per_process": options.envs_per_process}
-    pool = training_pool(settings, options.in_process, plan, watchdog=watchdog, **how, **failing)
+    with interrupting(watchdog):
+        pool = training_pool(settings, options.in_process, plan, watchdog=watchdog, **how, **failing)
     for_evaluation = evaluation_pool(settings, options.background_evaluation, **failing)
 
     def give_up() -> None:
@@ -725,6 +728,7 @@ class _Run:
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""
+        tidy_policies(self.folder)
         if not self.checkpoints.steps():
             self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
             self.tables.drop_after(-1)

@@ -9,7 +9,6 @@ import hashlib
 import importlib.util
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,10 +134,9 @@ def check_prior_data(source: str) -> None:
             raise MissingPackageError(
                 f"{spelled('prefill')} {source} needs minari, which is not installed: pip install 'dr-q[minari]'"
             )
-    elif not os.path.exists(source):  # noqa: PTH110 - False, too, for what can be no path
-        raise RunFolderError(
-            f"{spelled('prefill')} {source} is not there; give a run's folder, an .npz file, or {MINARI}ID"
-        )
+    elif not (os.path.isdir(source) or os.path.isfile(source)):  # noqa: PTH112, PTH113 - False for what can be no path
+        there = "is no file" if os.path.lexists(source) else "is not there"  # a pipe or a device may never end
+        raise RunFolderError(f"{spelled('prefill')} {source} {there}; give a run's folder, an .npz file, or {MINARI}ID")
 
 
 def read_prior_data(
@@ -337,10 +335,11 @@ def _read_npz(path: Path, spaces: Spaces) -> Recorded:
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        raise DamagedFileError(f"{what} cannot be read as an .npz file ({error}); write it with numpy.savez") from None
+    except PermissionError:
+        raise
+    except Exception as error:  # a damaged archive may raise anything
+        said = str(error) or type(error).__name__
+        raise DamagedFileError(f"{what} cannot be read as an .npz file ({said}); write it with numpy.savez") from None
     given = {key: _nested(arrays, key) for key in NPZ_KEYS}
     missing = [key for key, x in given.items() if x is None]
     if missing:
@@ -348,24 +347,54 @@ def _read_npz(path: Path, spaces: Spaces) -> Recorded:
             f"{what} has no array '{missing[0]}'; got {', '.join(arrays) or 'nothing'}; it needs "
             f"{', '.join(NPZ_KEYS)}, a row for each transition"
         )
-    count = len(np.atleast_1d(given["rewards"]))
+    count = len(np.atleast_1d(_numbers(arrays, "rewards", what)))
     for name, x in arrays.items():
         if np.shape(x)[:1] != (count,):
             raise ConfigError(f"{what}: '{name}' has shape {x.shape}, expected {count} rows, as rewards have")
+        if name.partition("/")[0] in NPZ_KEYS:
+            _numbers(arrays, name, what)
     if not count:
         raise ConfigError(f"{what} has no transitions")
-    return _joined(
-        [
-            Recorded(
-                frames_of(spaces.obs, given["observations"], count, what),
-                unit_actions(spaces, given["actions"], what),
-                np.asarray(given["rewards"], np.float32).reshape(count),
-                frames_of(spaces.obs, given["next_observations"], count, what),
-                np.asarray(given["terminations"]).reshape(count).astype(bool),
-                np.asarray(given["truncations"]).reshape(count).astype(bool),
-            )
-        ]
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # what float32 does not hold is infinite, which is refused
+        return _joined(
+            [
+                Recorded(
+                    frames_of(spaces.obs, given["observations"], count, what),
+                    unit_actions(spaces, given["actions"], what),
+                    _column(arrays, "rewards", count, what).astype(np.float32),
+                    frames_of(spaces.obs, given["next_observations"], count, what),
+                    _flags(arrays, "terminations", count, what),
+                    _flags(arrays, "truncations", count, what),
+                )
+            ]
+        )
+
+
+def _numbers(arrays: Mapping[str, Any], name: str, what: str) -> np.ndarray:
+    """An array of a file, if it holds numbers."""
+    x = arrays.get(name)
+    if not isinstance(x, np.ndarray) or x.dtype.kind not in "biuf":
+        got = f"holds {x.dtype}" if isinstance(x, np.ndarray) else "is in several parts"
+        raise ConfigError(f"{what}: '{name}' {got}, expected numbers; convert it before numpy.savez")
+    return x
+
+
+def _column(arrays: Mapping[str, Any], name: str, count: int, what: str) -> np.ndarray:
+    """An array of one number for each transition."""
+    x = _numbers(arrays, name, what)
+    if x.size != count:
+        raise ConfigError(f"{what}: '{name}' has shape {x.shape}, expected ({count},): one number for each transition")
+    return x.reshape(count)
+
+
+def _flags(arrays: Mapping[str, Any], name: str, count: int, what: str) -> np.ndarray:
+    """An array of False or True, which may be written as 0 and 1."""
+    x = _column(arrays, name, count, what)
+    wrong = ~((x == 0) | (x == 1))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ConfigError(f"{what}: '{name}' of transition {row} is {x[row]}, expected False or True, or 0 or 1")
+    return x.astype(bool)
 
 
 def _nested(arrays: Mapping[str, np.ndarray], key: str) -> Any:

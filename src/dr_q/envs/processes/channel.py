@@ -59,10 +59,11 @@ class WorkerProcess:
         data = cloudpickle.dumps(message)
         self._write(MESSAGE + len(data).to_bytes(_SIZE_BYTES, "little") + data)
 
-    def read_message(self, timeout: float) -> Any:
-        """Wait for an object."""
-        size = int.from_bytes(self._read(_SIZE_BYTES, timeout), "little")
-        return cloudpickle.loads(self._read(size, timeout))
+    def read_message(self, timeout: float, starts: float = 0.0) -> Any:
+        """Wait for an object; `starts` are seconds more, for the first one of a process."""
+        deadline = time.monotonic() + timeout + starts
+        size = int.from_bytes(self._read(_SIZE_BYTES, timeout, deadline, starts), "little")
+        return cloudpickle.loads(self._read(size, timeout, time.monotonic() + timeout))
 
     def read_done(self, deadline: float, timeout: float) -> None:
         """Wait until it says that the command is carried out, at most until a time of `time.monotonic`.
@@ -77,12 +78,15 @@ class WorkerProcess:
         """Whether the process is gone."""
         return self._process.poll() is not None
 
-    def silence(self, timeout: float) -> WorkerError:
-        """The error of a worker that does not answer."""
-        return WorkerError(
-            f"the simulator of {self.name} has not answered for {timeout:.0f} s ({spelled('env_timeout')}); "
-            "its environment hangs or is very slow"
-        )
+    def silence(self, timeout: float, starts: float = 0.0) -> WorkerError:
+        """The error of a worker that does not answer; `starts` are the seconds that its process had to start."""
+        option, what = spelled("env_timeout"), "its environment hangs or is very slow"
+        if starts:
+            return WorkerError(
+                f"the simulator of {self.name} could not be made in {timeout:g} s ({option}) and {starts:g} s in which "
+                f"its process starts; {what}"
+            )
+        return WorkerError(f"the simulator of {self.name} has not answered for {timeout:g} s ({option}); {what}")
 
     def death(self) -> WorkerError | EnvError:
         """The error of a worker that has ended, with what it said last."""
@@ -124,15 +128,14 @@ class WorkerProcess:
         self.hang_up()
         self.end(time.monotonic() + 5)
 
-    def _read(self, count: int, timeout: float, deadline: float | None = None) -> bytes:
+    def _read(self, count: int, timeout: float, deadline: float, starts: float = 0.0) -> bytes:
         """Exactly `count` bytes, or an error that says what became of the worker."""
         pipe = self._output.fileno()
         data = b""
         while len(data) < count:
-            left = timeout if deadline is None else max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([pipe], [], [], left)
+            ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise self.silence(timeout)
+                raise self.silence(timeout, starts)
             part = os.read(pipe, count - len(data))
             if not part:
                 raise self.death()

@@ -509,7 +509,11 @@ class ProcessPool(_WithArrays):
         return worker
 
     def _spec_of(self, worker: WorkerProcess) -> EnvSpec:
-        answer = worker.read_message(self._timeout + _START_SECONDS)
+        try:
+            answer = worker.read_message(self._timeout, _START_SECONDS)
+        except WorkerError:
+            worker.kill()  # one that hangs would not end by itself
+            raise
         if isinstance(answer, str):
             raise TaskError(answer)
         return answer

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,6 +85,34 @@ class CallWatchdog:
         """In the main thread, between two of its instructions: where that call is still under way, end it."""
         if self._call is not None and self._call is self._hangs and self.calls(threading.get_ident()):
             raise CallInterruptedError
+
+
+@contextlib.contextmanager
+def interrupting(watchdog: CallWatchdog) -> Iterator[None]:
+    """Let a watchdog interrupt calls in the main thread where nobody has taken the signals of the user (`Signals`).
+
+    It has the main thread woken by SIGALRM, which nothing else here uses. In another thread calls are not interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    main, waiting = threading.get_ident(), list[Callable[[], None]]()
+
+    def take(*_: object) -> None:
+        if waiting:
+            waiting.pop()()
+
+    def interrupt(call: Callable[[], None]) -> None:
+        waiting.append(call)
+        signal.pthread_kill(main, signal.SIGALRM)
+
+    handler, interrupted_by = signal.signal(signal.SIGALRM, take), watchdog.interrupt
+    watchdog.interrupt = interrupt
+    try:
+        yield
+    finally:
+        watchdog.interrupt = interrupted_by
+        signal.signal(signal.SIGALRM, handler)
 
 
 _watchdogs: list[CallWatchdog] = []

@@ -19,7 +19,8 @@ from dr_q.envs.processes.channel import DONE, ENV_FAILED, UNSHOWN, CommandPipe, 
 from dr_q.envs.processes.lanes import Lanes, Rows, open_lanes
 from dr_q.envs.processes.parent import end_with_parent
 from dr_q.envs.processes.seed_envs import Command, SharedArrays
-from dr_q.kit import EnvError, TaskError
+from dr_q.envs.protocol import failure
+from dr_q.kit import EnvError, TaskError, one_line
 
 NAP = 0.05
 """Seconds between polls of a worker that waits on its pipe."""
@@ -103,11 +104,13 @@ if __name__ == "__main__":
         code = main()
     except PipeClosedError:
         code = 0
-    except EnvError as error:
+    except (EnvError, KeyboardInterrupt, SystemExit) as error:
+        # No signal is a KeyboardInterrupt here: the environment's own code raised it.
+        said = str(error) if isinstance(error, EnvError) else f"the environment raised {failure(error)}"
         sys.stdout.flush()  # what the environment printed goes to the same place; the last line is read
-        print(f"\n{UNSHOWN}{' '.join(str(error).split())[:5000]}", file=sys.stderr)
+        print(f"\n{UNSHOWN}{one_line(said)}", file=sys.stderr)
         code = ENV_FAILED
-    except Exception:  # os._exit below would say nothing of it
+    except BaseException:  # os._exit below would say nothing of it
         sys.stdout.flush()
         lines = [f"{UNSHOWN}{line}" for line in traceback.format_exc().splitlines()]
         print("\n".join(["", *lines]), file=sys.stderr)
