@@ -258,7 +258,7 @@ class Config:
     normalise_observations: str = setting(
         NORMALISE_NONE,
         "vectors of observations to normalise by their running mean and variance: all, or names of parts with commas "
-        "between",
+        "between; without images an observation is one part, obs",
         group=_DATA, metavar="PARTS", check=("none, all, or names of parts with commas between", _is_parts),
     )  # fmt: skip
     batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1, most=65_536)

@@ -131,8 +131,10 @@ def one_hot(values: Any, choices: tuple[int, ...], start: tuple[int, ...]) -> np
     index = np.asarray(values) - np.asarray(start)
     if not (np.equal(index, np.round(index)).all() and (index >= 0).all() and (index < np.asarray(choices)).all()):
         raise ValueError(f"{np.asarray(values).tolist()} is not among {choices} choices")
-    hot = [np.eye(n, dtype=np.float32)[index[..., i].astype(np.int64)] for i, n in enumerate(choices)]
-    return np.concatenate(hot, axis=-1)
+    hot = np.zeros((*index.shape[:-1], sum(choices)), np.float32)
+    first = np.cumsum((0, *choices[:-1]))
+    np.put_along_axis(hot, index.astype(np.int64) + first, 1.0, axis=-1)
+    return hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,11 +277,14 @@ def random_unit_action(spec: ActionSpec, rng: np.random.Generator) -> np.ndarray
     """A uniform action as agents give it: in [-1, 1], or one-hot."""
     if isinstance(spec, ContinuousActions):
         return rng.uniform(-1, 1, spec.dim)
-    return np.concatenate([np.eye(count, dtype=np.float32)[rng.integers(count)] for count in spec.choices])
+    return one_hot([rng.integers(count) for count in spec.choices], spec.choices, (0,) * len(spec.choices))
 
 
-def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from what agents give, with any leading axes, to an environment's own actions."""
+def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], Any]:
+    """The function from what agents give, with any leading axes, to an environment's own actions.
+
+    One `Discrete` action is a number, as in Gymnasium: an array of no dimensions cannot be the key of a dict.
+    """
     if isinstance(spec, DiscreteActions):
         return functools.partial(_chosen, spec)
     scale, shape = ActionScale(spec), (spec.dim,) if spec.shape is None else spec.shape
@@ -291,12 +296,12 @@ def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
     return scaled
 
 
-def _chosen(spec: DiscreteActions, action: np.ndarray) -> np.ndarray:
+def _chosen(spec: DiscreteActions, action: np.ndarray) -> np.ndarray | np.int64:
     """The values of joined one-hot vectors."""
     ends = np.cumsum(spec.choices)[:-1]
     picked = np.stack([part.argmax(-1) for part in np.split(np.asarray(action), ends, axis=-1)], axis=-1)
     values = picked + np.asarray(spec.start or (0,) * len(spec.choices))
-    return values.reshape((*values.shape[:-1], *spec.shape))
+    return values.reshape((*values.shape[:-1], *spec.shape))[()]
 
 
 class ActionScale:

@@ -154,6 +154,8 @@ def test_an_export_plays_as_the_policy_does(case, form, tmp_path, monkeypatch):
     for _ in range(5):
         action, expected = act(obs), playing.act(obs)
         assert action.shape == expected.shape
+        is_number = isinstance(own.action_space, spaces.Discrete)  # as `space.sample()` gives it
+        assert isinstance(action, np.integer) == isinstance(expected, np.integer) == is_number
         assert own.action_space.contains(action.astype(own.action_space.dtype))
         np.testing.assert_allclose(action, expected, rtol=1e-6, atol=2e-5)
         obs = own.step(action)[0]

@@ -132,7 +132,11 @@ def test_one_hot_entries_are_not_normalised(tmp_path):
             "camera",
             "normalise_observations names 'camera'; parts that can be normalised: position;",
         ),
-        (toys.Walk, "joints", "names 'joints'; parts that can be normalised: obs; or give all"),
+        (
+            toys.Walk,
+            "joints",
+            r"parts that can be normalised: obs \(without images an observation is one part\); or give all",
+        ),
     ],
 )
 def test_what_cannot_be_normalised_is_refused(toy, which, message, tmp_path):

@@ -109,6 +109,24 @@ def test_when_updates_begin_with_init(more, updates, random, source, scratch, tm
     assert all(same) if random else not any(same)
 
 
+def test_updates_count_the_transitions_that_were_there(tmp_path):
+    """6 before step 0, 6 lanes and one update for every 4: the round at step 12 has one, not two, also if resumed."""
+    zeros, done = np.zeros((6, 1), np.float32), np.arange(6) >= 0
+    data = {"observations": zeros, "next_observations": zeros, "actions": zeros, "rewards": zeros[:, 0]}
+    np.savez(tmp_path / "data.npz", **data, terminations=done, truncations=~done)
+    more = {"prefill": tmp_path / "data.npz", "exploration_steps": 12, "num_envs": 6, "replay_ratio": 0.25}
+    more |= {"in_process": True, "eval_every": 60, "checkpoint_every": 6, "replay_capacity": 240}
+
+    def updates(run: Path, step: int) -> int:
+        found = {int(x[0]) for name, x in agents(run, step).items() if "actor_optimiser" in name and x.shape == (1,)}
+        return found.pop()
+
+    run = train(toys.Walk, tmp_path / "run", steps=18, **more)
+    assert updates(run, 18) == 1
+    dr_q.train(toys.Walk, resume=run, steps=24, quiet=True, in_process=True)
+    assert updates(run, 24) == 3
+
+
 def test_init_from_a_policy_has_fresh_critics_and_every_seed_takes_the_best(source, scratch, tmp_path):
     run = train(toys.Walk, tmp_path / "run", steps=40, seed=1, seeds=2, init=source / "policy", in_process=True)
     best = json.loads((source / "policy" / "policy.json").read_text())["best_seed"]

@@ -82,7 +82,7 @@ class Bench:
     preset_file: Path | None = preset_file()
     with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")
     json: Path | None = option(None, "a file to write the numbers to as well", metavar="FILE")
-    run_settings: dict[str, Any] = options_of(Settings, "seeds")
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", "num_envs")
     execution: dict[str, bool] = options_of(Execution, "in_process")
     algorithm: dict[str, Any] = options_of(Config, "replay_capacity", by_preset=True)
 

@@ -39,6 +39,7 @@ class Normaliser(eqx.Module):
         for name in names:
             if name not in vectors:
                 allowed = ", ".join(vectors) or "none: all are images"
+                allowed += "" if obs.images else " (without images an observation is one part)"
                 raise ConfigError(
                     f"{spelled('normalise_observations')} names '{name}'; parts that can be normalised: {allowed}; "
                     f"or give {NORMALISE_ALL}"

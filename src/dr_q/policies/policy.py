@@ -100,12 +100,15 @@ class Policy:
         """The same policy for one episode, which takes images one by one and stacks them."""
         return FrameStackPolicy(self)
 
-    def act(self, obs: Any) -> np.ndarray:
+    def act(self, obs: Any) -> Any:
         """The action for one observation, or actions for a batch, in the environment's own units.
 
         Args:
             obs: As the environment gives it. Of images it takes the last `stack` frames, stacked along the channel
                 axis, oldest first, channels first; `episode()` does this for you.
+
+        Returns:
+            An array of float32, or of int64 for choices; a number (`np.int64`) for one `Discrete` action.
         """
         return self._to_env(self.act_unit(obs))
 
@@ -189,7 +192,7 @@ class FrameStackPolicy:
             name: deque(maxlen=part.stack) for name, part in self._images.items()
         }
 
-    def act(self, obs: Any) -> np.ndarray:
+    def act(self, obs: Any) -> Any:
         """The action for the next observation as the environment gives it: images one by one, channels last."""
         if not self._images:
             return self._policy.act(obs)

@@ -259,7 +259,7 @@ class _Run:
         self.restarts, restarts.say = restarts, self.display.say
         self._say_limits()
         self.evaluations: list[Evaluation] = []
-        self.schedule = Schedule(self.config, settings.num_envs, settings.learning_starts)
+        self.schedule = Schedule(self.config, settings.num_envs, settings.learning_starts, start.transitions)
         self.clock = Clock()
         self.learner = Learner(plan.spec, self.seeds)
         self.log_every = options.log_interval(settings.steps)

@@ -23,6 +23,11 @@ class Start(NamedTuple):
     """For run.json: `init` and `prefill`, as far as they are given."""
 
     @property
+    def transitions(self) -> int:
+        """Transitions in each replay before the run."""
+        return int(self.record.get("prefill", {}).get("transitions", 0))
+
+    @property
     def slots(self) -> int:
         """Slots of each replay that are filled before the run."""
         return int(self.record.get("prefill", {}).get("slots", 0))

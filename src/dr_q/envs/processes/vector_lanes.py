@@ -110,12 +110,20 @@ class _Vector:
     def __init__(self, env: Any, name: str):
         self._env, self._name = env, name
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        mode = mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+        try:
+            mode = AutoresetMode(mode)
+        except ValueError:
+            allowed = ", ".join(repr(known.value) for known in AutoresetMode)
+            raise TaskError(
+                f"{name} gives a VectorEnv of autoreset mode {mode!r}; metadata['autoreset_mode'] must be one of "
+                f"{allowed}; give a callable that makes a single environment, and num_envs"
+            ) from None
         if mode == AutoresetMode.NEXT_STEP:
             raise TaskError(
                 f"{name} gives a VectorEnv that resets in the step after an episode's end (autoreset mode NEXT_STEP), "
                 "which is no transition; make it with gymnasium.vector.AutoresetMode.DISABLED: "
-                "gymnasium.make_vec(ID, num_envs=N, vector_kwargs={'autoreset_mode': 'Disabled'})"
+                "gymnasium.make_vec(ID, num_envs=N, vectorization_mode='sync', vector_kwargs={'autoreset_mode': "
+                "'Disabled'})"
             )
         self.count = int(env.num_envs)
         self.resets_here = mode == AutoresetMode.DISABLED

@@ -13,7 +13,7 @@ from dr_q.kit import ToolError
 from dr_q.networks import DiscreteActor
 from dr_q.policies.policy import Policy
 from dr_q.policies.portable.forms import Runner
-from dr_q.spaces import ContinuousActions, Image, ObsSpec, Vector, to_env_action
+from dr_q.spaces import ContinuousActions, Image, ObsSpec, Vector, one_hot, to_env_action
 
 OBSERVATIONS = 1_000
 """What an export is compared on."""
@@ -101,7 +101,7 @@ def _with_choices(part: Vector, x: np.ndarray, rng: np.random.Generator) -> np.n
     at = 0
     for path, shape in part.fields if hot else ():
         for count in hot.get(path, ()):
-            x[:, at : at + count] = np.eye(count)[rng.integers(count, size=len(x))]
+            x[:, at : at + count] = one_hot(rng.integers(count, size=(len(x), 1)), (count,), (0,))
             at += count
         at += 0 if path in hot else math.prod(shape)
     return x
