@@ -1,5 +1,6 @@
 """What other people's code may import: names that stay, and the parts as a library."""
 
+import dataclasses
 import importlib
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import dr_q
 from dr_q import replay as rp
 from dr_q.config import preset
 from dr_q.diagnostics import analyse
+from dr_q.networks.normaliser import Normaliser
 from dr_q.spaces import SINGLE, ContinuousActions, ObsSpec, Spaces, Vector
 
 RUN = Path(__file__).parent / "data" / "runs-675da62" / "states"
@@ -44,7 +46,7 @@ SURFACE = {
         ),
         *("ToolError", "TrainingError", "WorkerError", "__version__"),
         *("actor_from_torch", "critic_from_torch", "discrete_actor_from_torch", "encoder_from_torch"),
-        *("load", "load_presets", "open_run", "preset", "train"),
+        *("check_env", "export_policy", "import_authors", "load", "load_presets", "open_run", "preset", "train"),
     },
     "dr_q.agent": {
         *("Agent", "Networks", "PolicyNetworks", "init_agent", "init_networks", "explore", "greedy_action"),
@@ -136,6 +138,21 @@ def test_latents_are_the_encoders(run):
         run.latents(np.zeros((5, 1)))
     with pytest.raises(dr_q.ConfigError, match=r"actions of shape \(5, 9\); expected \(5, "):
         run.latents(obs, np.zeros((5, 9)))
+
+
+def test_latents_are_of_observations_as_the_run_normalises_them(run, monkeypatch):
+    obs = np.random.default_rng(0).normal(size=(5, *dict(run.spaces.obs.parts)[SINGLE].shape)).astype(np.float32)
+    agent = run.agent()
+    normaliser = Normaliser.init(run.spaces.obs, "all")
+    assert normaliser is not None
+    for x in obs:
+        normaliser = normaliser.add(run.spaces.obs, {SINGLE: jnp.asarray(10 * x)})
+    online = dataclasses.replace(agent.online, normaliser=normaliser)
+    monkeypatch.setattr(run, "agent", lambda **_: dataclasses.replace(agent, online=online))
+    found = run.latents(obs)
+    expected = agent.online.encoder.z_s(normaliser({SINGLE: jnp.asarray(obs)}))
+    np.testing.assert_allclose(found.z_s, expected, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(found.z_s, agent.online.encoder.z_s({SINGLE: jnp.asarray(obs)}), atol=1e-3)
 
 
 def test_what_is_no_run_with_checkpoints_is_refused(tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dr_q.agent import Agent
     from dr_q.config import PRESETS, Config, load_presets, preset
+    from dr_q.diagnostics.check import check_env
     from dr_q.diagnostics.opened_run import OpenedRun, open_run
     from dr_q.kit import (
         ConfigError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         encoder_from_torch,
     )
     from dr_q.policies import Policy, load
+    from dr_q.policies.authors import import_authors
+    from dr_q.policies.export import export_policy
     from dr_q.replay import Replay
     from dr_q.run_folder import Evaluation
     from dr_q.training.api import train
@@ -61,9 +64,12 @@ _HOME = {
     "TrainingError": "dr_q.kit",
     "WorkerError": "dr_q.kit",
     "actor_from_torch": "dr_q.networks",
+    "check_env": "dr_q.diagnostics.check",
     "critic_from_torch": "dr_q.networks",
     "discrete_actor_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
+    "export_policy": "dr_q.policies.export",
+    "import_authors": "dr_q.policies.authors",
     "load": "dr_q.policies",
     "load_presets": "dr_q.config",
     "open_run": "dr_q.diagnostics.opened_run",
@@ -95,9 +101,12 @@ __all__ = [
     "WorkerError",
     "__version__",
     "actor_from_torch",
+    "check_env",
     "critic_from_torch",
     "discrete_actor_from_torch",
     "encoder_from_torch",
+    "export_policy",
+    "import_authors",
     "load",
     "load_presets",
     "open_run",

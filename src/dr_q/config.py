@@ -55,6 +55,8 @@ class Setting:
     """What is allowed, in words, and whether a value is, where a range does not say it."""
     called: str = ""
     """What users call it, where that is not the field's name."""
+    in_python: str = ""
+    """What users of Python call it, where that is not the option's name."""
     aliases: tuple[str, ...] = ()
     """Old names, which are still accepted."""
     otherwise: str = ""
@@ -172,7 +174,7 @@ def check_settings(values: Any) -> None:
         got = plain_value(getattr(values, name))
         object.__setattr__(values, name, got)
         if got is not None or field.default is not None:
-            declared.refuse(field.type, got, spelled(declared.called or name))
+            declared.refuse(field.type, got, spelled(declared.called or name, declared.in_python))
 
 
 def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A run's settings: everything that decides its results, and how it is executed. No jax: reports read them too."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
 STOP_RULES = ("stop_at_return", "patience")
 """Settings that may end a run before its steps are done; a resumed run may have others."""
+STARTING = ("init", "warmup_steps", "prefill", "pretrain", "pretrain_policy")
+"""Settings that say what a run starts from."""
 LARGEST_SEED = 2**32 - 1
 _CALLABLE = "callable:"
 """What the recorded name of a task begins with where an environment came from a callable."""
@@ -47,7 +50,7 @@ class Settings:
     num_envs: int = setting(
         1,
         "environments of each seed, stepped in parallel; agent steps are those of all of them (Python: num_envs)",
-        group=_RUN, least=1, most=1_000, called="envs",
+        group=_RUN, least=1, most=1_000, called="envs", in_python="num_envs",
     )  # fmt: skip
     steps: int = setting(
         DEFAULT_AGENT_STEPS,
@@ -112,6 +115,12 @@ class Settings:
         "encoder updates on the transitions of prefill before step 0; a multiple of target_period",
         group=_RUN, unit="updates", least=0, most=MOST_STEPS,
     )  # fmt: skip
+    pretrain_policy: int = setting(
+        0,
+        "updates of critics and actor on the transitions of prefill before step 0, after those of pretrain; with "
+        "target copies and encoder updates every target_period, as in training",
+        group=_RUN, unit="updates", least=0, most=MOST_STEPS,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
@@ -121,8 +130,10 @@ class Settings:
                 f"{spelled('exploration_steps')} 0 leaves nothing to learn from: give at least 1, or "
                 f"{spelled('init')} or {spelled('prefill')}"
             )
-        if self.pretrain and self.prefill is None:
-            raise ConfigError(f"{spelled('pretrain')} {self.pretrain} needs transitions: give {spelled('prefill')}")
+        for name in ("pretrain", "pretrain_policy"):
+            if getattr(self, name) and self.prefill is None:
+                count = getattr(self, name)
+                raise ConfigError(f"{spelled(name)} {count} needs transitions: give {spelled('prefill')}")
         if self.pretrain % self.config.target_period:
             raise ConfigError(
                 f"{spelled('pretrain')} must be a multiple of {spelled('target_period')} "
@@ -141,8 +152,11 @@ class Settings:
         """The task's name; a callable's own where the run was started from one."""
         if isinstance(self.task, str):
             return self.task
-        module, name = getattr(self.task, "__module__", ""), getattr(self.task, "__qualname__", repr(self.task))
-        return f"{_CALLABLE}{module}.{name}"
+        made: Any = self.task
+        while isinstance(made, functools.partial):
+            made = made.func
+        made = made if hasattr(made, "__qualname__") else type(made)
+        return f"{_CALLABLE}{made.__module__}.{made.__qualname__}"
 
     @property
     def learning_starts(self) -> int:
@@ -296,6 +310,17 @@ RUN_SETTINGS = tuple(settings_of(Settings))
 def callable_name(task: str) -> str | None:
     """The callable that a recorded task stands for, `module.name`; None for a task that has a name of its own."""
     return task.removeprefix(_CALLABLE) if task.startswith(_CALLABLE) else None
+
+
+def is_complete(info: Mapping[str, Any]) -> bool:
+    """Whether a run, by its run.json, has nothing left to do: its steps are done, or its own stop rule ended it."""
+    return info.get("status") == "finished" or info.get("stopped_by") in STOP_RULES
+
+
+def option_name(name: str) -> str:
+    """A setting as an option of the command line: `num_envs` is --envs, `eval_every` is --eval-every."""
+    declared = {**settings_of(Config), **settings_of(Settings), **settings_of(Execution)}.get(name)
+    return f"--{((declared and declared[1].called) or name).replace('_', '-')}"
 
 
 def usual_settings(task: str, preset_name: str) -> dict[str, Any]:

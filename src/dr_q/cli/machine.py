@@ -63,12 +63,14 @@ class Check:
         """Check."""
         from dr_q.diagnostics.check import check_env
 
-        good = True
+        good, more = True, ""
         for finding in check_env(self.task, self.steps):
             fix = "" if finding.ok else f"  ->  {finding.fix}"
-            print(f"{'ok  ' if finding.ok else '--  '}{finding.what}: {finding.found}{fix}", flush=True)
-            good = good and finding.ok
-        print(f"{self.task} can be trained on" + ("" if good else ", once what is marked with -- is fixed"))
+            mark = "ok  " if finding.ok else "!   " if finding.warning else "--  "
+            print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
+            good = good and (finding.ok or finding.warning)
+            more = more if finding.ok else "; look at what is marked with !"
+        print(f"{self.task} can be trained on" + (more if good else ", once what is marked with -- is fixed"))
         return 0 if good else FAILURE
 
 

@@ -128,10 +128,8 @@ class ImportAuthors:
     def run(self) -> int:
         """Import."""
         from dr_q.policies.authors import import_authors
-        from dr_q.run_folder import POLICY_FOLDER
 
-        out = self.folder / POLICY_FOLDER if self.out is None else self.out
-        done = import_authors(self.folder, self.task, out, self.seed, self.agent_steps)
+        done = import_authors(self.folder, self.task, self.out, self.seed, self.agent_steps)
         held = "encoder, actor and critics" if done.critics else "encoder and actor; no value.pt, so no critics"
         about = "about " if self.agent_steps is None else ""
         print(f"{done.folder}: {done.task}, {about}{done.agent_steps:,} agent steps; {held}")

@@ -92,7 +92,8 @@ class OpenedRun:
         """z_s of observations and, with actions, z_sa, by the online encoder of a checkpoint.
 
         Args:
-            obs: a batch of observations, [B, ...]; of several parts a dict of batches by part.
+            obs: a batch of observations, [B, ...], as the environment gives them; of several parts a dict of batches by
+                part. They are normalised as the run does it (`normalise_observations`).
             actions: [B, A], as the agent acts: in [-1, 1].
             seed: by default the run's first.
             at: agent steps of a checkpoint, by default the last.
@@ -109,7 +110,8 @@ class OpenedRun:
                 f"observations of {_shapes(found)}; this run's are {_shapes(expected)}, a batch of them each"
             )
         batch = {name: jnp.asarray(parts[name], part.dtype) for name, part in self.spaces.obs.parts}
-        encoder = self.agent(seed=seed, at=at).online.encoder
+        online = self.agent(seed=seed, at=at).online
+        batch, encoder = online.normalised(batch), online.encoder
         if actions is None:
             return Latents(np.asarray(_z_s(encoder, batch)), None)
         acts = np.asarray(actions, np.float32)

@@ -3,7 +3,7 @@
 Importing this package imports no simulator: a family imports its own when it makes an environment.
 """
 
-from dr_q.envs.rendering import choose_backend
+from dr_q.envs.rendering import choose_backend, quiet_destructors
 
 choose_backend()  # MuJoCo chooses when it is imported, which any environment may do
 
@@ -45,6 +45,7 @@ __all__ = [
     "known_tasks",
     "make_env",
     "open_pool",
+    "quiet_destructors",
     "stream_seed",
     "suite_tasks",
     "suites",

@@ -132,11 +132,11 @@ class Policy:
         given = self.entry(name, obs)
         x = np.asarray(given) if isinstance(part, Image) else self._joined(part, given)
         batch = _batch_shape(x, part.shape)
+        of = "" if name == SINGLE else f" '{name}'"
         if batch is None or len(batch) > 1:
-            of = "" if name == SINGLE else f" '{name}'"
             raise ValueError(f"observation{of} of shape {x.shape}; expected {part.shape}, or a batch{self._hint(part)}")
         if isinstance(part, Image) and x.dtype != np.uint8:
-            raise ValueError(f"images of {x.dtype}; expected uint8, from 0 to 255")
+            raise ValueError(f"images{of} of {x.dtype}; expected uint8, from 0 to 255")
         return np.asarray(x, part.dtype)
 
     def entry(self, name: str, obs: Any) -> Any:
@@ -168,7 +168,7 @@ class Policy:
         nested = isinstance(obs, Mapping) or (isinstance(obs, tuple | list) and _has_all(obs, fields))
         if not nested:
             return np.asarray(obs)
-        found = {key: np.asarray(at_path(obs, key), np.float32) for key in fields if _has_all(obs, [key])}
+        found = {key: _numbers(key, at_path(obs, key)) for key in fields if _has_all(obs, [key])}
         batches = {_batch_shape(x, fields[key]) for key, x in found.items()}
         if len(found) < len(fields) or len(batches) != 1 or None in batches:
             got = _shapes(obs) if isinstance(obs, Mapping) else [np.shape(x) for x in obs]
@@ -201,10 +201,11 @@ class FrameStackPolicy:
         """The last images with this one."""
         part, frames = self._images[name], self._frames[name]
         expected = (part.height, part.width, part.channels)
+        of = "" if name == SINGLE else f" '{name}'"
         if np.shape(image) != expected:
-            raise ValueError(f"image of shape {np.shape(image)}; expected {expected}: height, width, channels")
+            raise ValueError(f"image{of} of shape {np.shape(image)}; expected {expected}: height, width, channels")
         if np.asarray(image).dtype != np.uint8:
-            raise ValueError(f"image of {np.asarray(image).dtype}; expected uint8, from 0 to 255")
+            raise ValueError(f"image{of} of {np.asarray(image).dtype}; expected uint8, from 0 to 255")
         frame = np.array(np.moveaxis(np.asarray(image), -1, 0), order="C")  # a copy: some reuse the image's memory
         frames.extend([frame] * (1 if frames else part.stack))  # as training begins an episode
         return np.concatenate(list(frames))
@@ -217,6 +218,14 @@ def _expand(part: Vector, path: str, x: np.ndarray, batch: tuple[int, ...]) -> n
         if at == path:
             return one_hot(flat, choices, start)
     return flat
+
+
+def _numbers(key: str, x: Any) -> np.ndarray:
+    """An entry of an observation as an array."""
+    try:
+        return np.asarray(x, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"observation '{key}' is no array of numbers: {error}") from None
 
 
 def _has_all(obs: Any, paths: Iterable[str]) -> bool:

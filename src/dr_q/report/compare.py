@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dr_q.envs.families import known_tasks
 from dr_q.kit import ConfigError
 from dr_q.report.numbers import count, with_interval
-from dr_q.report.results import Result
+from dr_q.report.results import Result, deciding_settings
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -180,10 +180,11 @@ def other_differences(sides: Sequence[Iterable[tuple[RunRecord, str]]], tasks: C
     found: list[dict[str, set[str]]] = []
     for side in sides:
         values: dict[str, set[str]] = {}
-        for settings, versions in ((run.info["settings"], run.info.get("versions", {})) for run, _ in side):
+        for run, _ in side:
+            settings, versions = run.info["settings"], run.info.get("versions", {})
             if settings["task"] not in tasks:
                 continue
-            record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
+            record = {**deciding_settings(run), "noise_dims": settings.get("noise_dims", 0)}
             for name, value in {**record, "source": versions.get("source", "not recorded")}.items():
                 values.setdefault(name, set()).add(str(value))
         found.append(values)

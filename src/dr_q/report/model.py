@@ -40,7 +40,7 @@ from dr_q.report.statistics import (
 )
 from dr_q.report.verdicts import DIFFERENCE_VERDICTS, BudgetStage, PublishedVerdict, budget_stage, published_verdict
 from dr_q.run_folder import RunRecord, run_timing, seed_steps_per_s
-from dr_q.settings import SCHEDULE, usual_settings
+from dr_q.settings import SCHEDULE, STOP_RULES, is_complete, usual_settings
 
 OTHER = "other"
 """The suite of tasks that no family knows."""
@@ -210,7 +210,7 @@ class ChangedSetting(NamedTuple):
     @property
     def of_algorithm(self) -> bool:
         """Whether scores depend on it by more than the length of the run."""
-        return self.name is not None and self.name not in SCHEDULE
+        return self.name is not None and self.name not in (*SCHEDULE, *STOP_RULES)
 
 
 class VerdictCounts(NamedTuple):
@@ -674,7 +674,7 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
                 versions,
                 _command(info),
                 info.get("agent_steps"),
-                info.get("status") == "finished",
+                is_complete(info),
                 info.get("seconds"),
             )
         )
@@ -693,7 +693,7 @@ def _changed(run: RunRecord, label: str) -> Iterable[ChangedSetting]:
     usual = usual_settings(settings["task"], settings["preset"])
     if settings["preset"] not in PRESETS and "changed" not in run.info:
         yield ChangedSetting(label, settings["task"], None, None, None)
-    of_run = {name: settings[name] for name in (*SCHEDULE, "noise_dims") if name in settings}
+    of_run = {name: settings[name] for name in (*SCHEDULE, *STOP_RULES, "num_envs", "noise_dims") if name in settings}
     of_run = {name: value for name, value in of_run.items() if value != usual[name]}
     for name, value in {**changes_of(run.info), **of_run}.items():
         yield ChangedSetting(label, settings["task"], name, value, usual.get(name))

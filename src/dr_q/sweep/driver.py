@@ -255,7 +255,8 @@ class _Sweep:
             row.state, row.note = "finished", ""
             self._collect()
             self._board.show()
-            self._board.say(f"{row.job.name}: finished")
+            by = f" at step {row.progress.agent_steps:,}, stopped by {row.progress.stopped_by}"
+            self._board.say(f"{row.job.name}: finished{by if row.progress.stopped_by else ''}")
         elif ended.status == "failed":
             self._fail(row, ended.why)
         elif self.stopping:

@@ -164,18 +164,22 @@ def refuse_changes(
     for name, value in {**named, **asked}.items():
         before = had.get(name)
         if value is not None and plain_value(value) != before:
+            other = f", or give {spelled('new_environment')} to continue in another environment"
+            more = other if name == "task" else ", or start a new run"
             raise ConfigError(
-                f"{_called(name)} {value} does not fit the run in {folder}, which has {before}; "
-                "a run is resumed with its own settings: leave it out, or start a new run"
+                f"{_called(name)} {value} does not fit the run in {folder}, which has "
+                f"{'none' if before is None else before}; a run is resumed with its own settings: leave it out{more}"
             )
     if out is not None and Path(out) != folder:
         both = f"{spelled('out')} {out} and {spelled('resume')} {folder}"
-        raise ConfigError(f"{both} name two folders; leave {spelled('out')} out")
+        raise ConfigError(f"{both} name two folders; give {spelled('resume')} alone")
 
 
 def _called(name: str) -> str:
     declared = settings_of(Settings).get(name)
-    return name if name == "task" else spelled((declared and declared[1].called) or name)
+    if name == "task" or declared is None:
+        return name if name == "task" else spelled(name)
+    return spelled(declared[1].called or name, declared[1].in_python)
 
 
 def default_folder(settings: Settings) -> Path:

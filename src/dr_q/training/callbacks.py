@@ -1,7 +1,7 @@
 """Callbacks: code of yours that sees a run while it trains, keeps state in its checkpoints, and may stop it.
 
 A callback is a subclass of `Callback` with some of its hooks. Each hook gets one event, and may return
-`Stop("reason")`. Hooks that a class does not define cost nothing.
+`Stop("reason")` (all but `on_end`). Hooks that a class does not define cost nothing.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import ConfigError, TrainingError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, TrainingError, spelled
 from dr_q.policies import Policy
 from dr_q.run_folder import Evaluation
 from dr_q.settings import Settings
@@ -24,6 +24,8 @@ class Stop:
     """What a hook returns to stop the run, with a checkpoint; `run.json` and `TrainResult` have the reason."""
 
     reason: str
+    rule: str = ""
+    """The setting that stopped it, where it was one: stop_at_return, patience, max_minutes."""
 
     def __post_init__(self) -> None:
         """Refuse what is no text."""
@@ -57,7 +59,10 @@ class RunView:
         self.agent_steps = 0
         """Agent steps of each seed so far."""
         self.metrics: Mapping[str, np.ndarray] = {}
-        """The last row of metrics.csv: an array of one value for each seed, by column; empty before the first."""
+        """The last row of metrics.csv: an array of one value for each seed, by column; empty before the first.
+
+        Without the times (`ms_...`) and `env_restarts`; what updates saw is in it once the run learns.
+        """
         self.episode_returns: dict[int, list[float]] = {seed: [] for seed in self.seeds}
         """Returns of the last 100 training episodes of each seed, oldest first."""
         self.say = say
@@ -70,6 +75,20 @@ class RunView:
         if seed not in self.seeds:
             raise ConfigError(f"no seed {seed} in this run; it has {', '.join(map(str, self.seeds))}")
         return self._policy_of(seed)
+
+    def state(self) -> dict[str, list[float | None]]:
+        """The metrics, for a checkpoint: a resumed run begins with them."""
+        return {name: [None if math.isnan(v) else v for v in x.tolist()] for name, x in self.metrics.items()}
+
+    def restore(self, state: Mapping[str, Any], where: str) -> None:
+        """From a checkpoint; DamagedFileError, which names `where`, if it cannot be."""
+        try:
+            read = {name: np.array([math.nan if v is None else v for v in x], float) for name, x in state.items()}
+            if any(x.shape != (len(self.seeds),) for x in read.values()):
+                raise ValueError
+        except (TypeError, ValueError):
+            raise DamagedFileError(f"{where}: what it has of metrics cannot be read") from None
+        self.metrics = read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,8 +189,9 @@ class EndEvent(Event):
 class Callback:
     """Sees a run while it trains. Subclass it, define the hooks you need, and give it to `dr_q.train(callbacks=[...])`.
 
-    Every hook may return `dr_q.Stop("reason")`: the run then writes a checkpoint and ends with the status "stopped".
-    An exception in a hook ends the run with the status "failed", and the run says how to resume it.
+    Every hook but `on_end` may return `dr_q.Stop("reason")`: the run then writes a checkpoint and ends with the status
+    "stopped". An exception in a hook ends the run with the status "failed", and the run says how to resume it. After an
+    exception in `on_end` the other callbacks are still called, the status stays, and `dr_q.train` raises it.
 
     Example:
         >>> class StopWhenSolved(dr_q.Callback):
@@ -234,13 +254,18 @@ class Callbacks:
         return bool(self._of[hook])
 
     def call(self, hook: str, event: Event) -> None:
-        """Call a hook of all callbacks."""
+        """Call a hook of all callbacks; `on_end` of all of them even if one fails."""
+        first: Exception | None = None
         for name, callback in self._of[hook]:
             try:
                 answer = getattr(callback, hook)(event)
-            except Exception:
-                self.failed_in = f"the callback {name} failed in {hook}"
-                raise
+            except Exception as error:
+                if first is None:
+                    self.failed_in = f"the callback {name} failed in {hook}"
+                if hook != "on_end":
+                    raise
+                first = first or error
+                continue
             if isinstance(answer, Stop):
                 self.stop = self.stop or answer
             elif answer is not None:
@@ -248,6 +273,8 @@ class Callbacks:
                 raise TrainingError(
                     f"{name}.{hook} returned {answer!r}; return dr_q.Stop('the reason') to stop the run, or nothing"
                 )
+        if first is not None:
+            raise first
 
     def states(self) -> dict[str, Any]:
         """Of all callbacks that have one, by name."""
@@ -269,8 +296,15 @@ class Callbacks:
     def restore(self, states: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Give callbacks the states of a checkpoint."""
         for name, callback in self._named.items():
-            if name in states:
+            if name not in states:
+                continue
+            try:
                 callback.restore(states[name])
+            except Exception as error:
+                raise TrainingError(
+                    f"the callback {name} failed in restore(): {type(error).__name__}: {error}; it got the state of "
+                    "the checkpoint, which an earlier version of it may have written"
+                ) from error
         missing = [name for name in states if name not in self._named]
         if missing:
             many = f"the callback{'s' if missing[1:] else ''} {', '.join(missing)}"
@@ -353,7 +387,8 @@ class StopAtReturn(Callback):
         if self._last is None or self._last[1] < self._threshold:
             return None
         reached = f"the mean return at step {self._last[0]:,} is {self._last[1]:.1f}"
-        return Stop(f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached{more}")
+        why = f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached{more}"
+        return Stop(why, "stop_at_return")
 
     def state(self) -> Any:
         """The last evaluation; the threshold may be another in a resumed run."""
@@ -393,7 +428,7 @@ class Patience(Callback):
             return None
         best = f"the best mean return was {self._best:.1f} at step {self._best_at:,}"
         many = f"{self._without} evaluation{'s' if self._without > 1 else ''} without a higher one since"
-        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over{more}")
+        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over{more}", "patience")
 
     def state(self) -> Any:
         """The best so far and the evaluations since."""

@@ -60,7 +60,8 @@ def read_start(settings: Settings, spaces: Spaces, folder: Path, *, resume: bool
         capacity, horizon = settings.config.replay_capacity, settings.config.horizon
         seeds, lanes = settings.seed_list, settings.num_envs
         data = read_prior_data(settings.prefill, spaces, seeds, capacity, horizon=horizon, lanes=lanes)
-        record["prefill"] = {**data.record, "pretrain": settings.pretrain}
+        updates = {"pretrain": settings.pretrain, "pretrain_policy": settings.pretrain_policy}
+        record["prefill"] = {**data.record, **updates}
     for name, was in before.items():
         if name in record and was.get("sha256") != record[name]["sha256"]:
             raise ConfigError(

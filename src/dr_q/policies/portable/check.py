@@ -22,8 +22,11 @@ LARGEST_DIFFERENCE = 1e-5
 
 Both are compared with the exact actions, and our own program's rounding (`own_rounding`) is allowed for.
 """
-LARGEST_FLOAT16_DIFFERENCE = 2e-2
-"""The same from our own policy before its weights were rounded to float16."""
+LARGEST_FLOAT16_DIFFERENCE = 3e-2
+"""The same from our own policy before its weights were rounded to float16.
+
+About twice the largest that was measured (benchmarks/results/float16.md).
+"""
 _ROWS = 125
 """Observations computed at once."""
 _TIMED = 300
