@@ -232,7 +232,17 @@ _ACTOR, _CRITICS, _MRQ, _COMPUTE = "Actor", "Critics", "MR.Q only", "Arithmetic"
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """DR.Q's hyperparameters. The defaults are the paper's; one set covers all 73 tasks."""
+    """DR.Q's hyperparameters. The defaults are the paper's; one set covers all 73 tasks.
+
+    A config is immutable and hashable. Every field is a setting with a range and a help text: see `docs/settings.md`,
+    which is generated from them. A value that is not allowed raises `dr_q.ConfigError`.
+
+    Example:
+        ```python
+        config = dr_q.Config(batch_size=128, discount=0.97)
+        larger = dataclasses.replace(config, zs_dim=1024)
+        ```
+    """
 
     exploration_steps: int = setting(
         10_000,
@@ -447,13 +457,28 @@ class Config:
         return max(1, round(1 / self.replay_ratio))
 
     def updates_of_round(self, agent_steps: int, lanes: int) -> int:
-        """RL updates after `lanes` transitions were added together, which made `agent_steps` of them."""
+        """RL updates that follow one round of the loop, in which every environment of a seed made a step.
+
+        Args:
+            agent_steps: Agent steps of the seed after the round.
+            lanes: Environments of the seed.
+
+        Returns:
+            The number of RL updates.
+        """
         if self.updates_per_step:
             return lanes * self.updates_per_step
         return agent_steps // self.steps_per_update - (agent_steps - lanes) // self.steps_per_update
 
     def most_updates(self, lanes: int) -> int:
-        """The most RL updates that follow one round."""
+        """The largest number of RL updates that follow one round.
+
+        Args:
+            lanes: Environments of the seed.
+
+        Returns:
+            The number of RL updates.
+        """
         return lanes * self.updates_per_step or -(-lanes // self.steps_per_update)
 
     @property
@@ -508,7 +533,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_hidden": 128,
     },
 }
-"""What each preset changes, and nothing else; `load_presets` adds those of a file."""
+"""The presets: for each name the settings that differ from the defaults of `Config`. `load_presets` adds those of a
+file."""
 _BUILT_IN = frozenset(PRESETS)
 _PRESET_NAME = re.compile(r"(?!noise\d+$)[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names are parts of folder names, and results of noisy states are listed as PRESET+noise50."""
@@ -518,12 +544,21 @@ def preset(name: str, **changes: Any) -> Config:
     """The config of a preset.
 
     Args:
-        name: One of `PRESETS`, or several joined by +: `quick+no-infonce`. Of two that change the same setting the
+        name: One of `dr_q.PRESETS`, or several joined by + (`"quick+no-infonce"`). If two change the same setting, the
             last one wins.
-        changes: Further changes by field name.
+        **changes: Further settings of `dr_q.Config`, by name.
+
+    Returns:
+        The config.
 
     Raises:
-        ConfigError: For an unknown preset or setting, or a value that is not allowed.
+        ConfigError: The preset or a setting is unknown, or a value is not allowed.
+
+    Example:
+        ```python
+        config = dr_q.preset("dr.q")
+        small = dr_q.preset("quick+no-infonce", batch_size=64)
+        ```
     """
     changes = current_names(changes, Config)
     check_names(changes)
@@ -574,10 +609,10 @@ def add_presets(presets: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def load_presets(path: str | Path) -> list[str]:
-    """Make the presets of a TOML file known by name in this process.
+    """Add the presets of a TOML file to `dr_q.PRESETS`, for this process.
 
-    Each table of the file is a preset. `base` names the preset that it starts from (dr.q if it is left out; also one
-    that the file defines above it, or several joined by +); everything else is a setting of `Config`.
+    Each table of the file is a preset. `base` names the preset that it starts from: `dr.q` if it is left out, one that
+    the file defines above it, or several joined by +. Every other entry is a setting of `dr_q.Config`.
 
     Args:
         path: The file.
@@ -586,12 +621,14 @@ def load_presets(path: str | Path) -> list[str]:
         The names of its presets.
 
     Raises:
-        ConfigError: For a file that cannot be read so.
+        ConfigError: The file cannot be read, has no preset, or has an unknown setting or a value that is not allowed.
 
     Example:
-        >>> dr_q.load_presets("mine.toml")  # doctest: +SKIP
-        ['large-batch', 'large-batch-slow-fade']
-        >>> dr_q.train("dmc/walker-run", preset="large-batch")  # doctest: +SKIP
+        ```python
+        Path("mine.toml").write_text('[large-batch]\\nbase = "quick"\\nbatch_size = 512')
+        names = dr_q.load_presets("mine.toml")  # ["large-batch"]
+        config = dr_q.preset("large-batch")
+        ```
     """
     path = Path(path)
     try:

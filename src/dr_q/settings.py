@@ -37,11 +37,17 @@ _SOURCE = ("a path or a name", lambda x: isinstance(x, str) and bool(x.strip()))
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Everything that decides a run's results. `run.json` holds it all."""
+    """Everything that decides a run's results: `event.run.settings` in callbacks, and `settings` in `run.json`.
+
+    `dr_q.train` makes it from its arguments. It is immutable.
+    """
 
     task: "str | Callable[[], gymnasium.Env]"
+    """The task's name, or the callable that makes its environments."""
     preset: str
+    """The preset's name; several joined by +."""
     config: Config
+    """The settings of the algorithm: those of the preset, with changes."""
     first_seed: int = setting(0, "the first seed", group=_RUN, least=0, most=LARGEST_SEED, called="seed")
     seeds: int = setting(1, "number of seeds, trained together in one process", group=_RUN, least=1, most=1_000)
     num_envs: int = setting(
@@ -138,7 +144,7 @@ class Settings:
 
     @property
     def task_name(self) -> str:
-        """The task's name; a callable's own where the run was started from one."""
+        """The task's name. For a callable it is `callable:module.name`."""
         if isinstance(self.task, str):
             return self.task
         module, name = getattr(self.task, "__module__", ""), getattr(self.task, "__qualname__", repr(self.task))
@@ -146,7 +152,10 @@ class Settings:
 
     @property
     def learning_starts(self) -> int:
-        """The agent step, from 0, that makes the first update; before it are `exploration_steps` random ones."""
+        """Agent steps before the first update.
+
+        These are `exploration_steps`. If they are 0, these are `warmup_steps`, or 1 with `prefill`.
+        """
         if self.config.exploration_steps:
             return self.config.exploration_steps
         return 1 if self.prefill is not None else self.warmup_steps
@@ -157,16 +166,28 @@ class Settings:
         return -(-self.steps // self.num_envs) * self.num_envs
 
     def is_due(self, every: int, agent_steps: int) -> bool:
-        """Whether something that happens every so many steps is due: in the first round that reaches such a step."""
+        """Whether something that happens at regular intervals is due: in the first round that reaches a multiple.
+
+        Args:
+            every: The interval in agent steps.
+            agent_steps: Agent steps of each seed so far.
+
+        Returns:
+            Whether it is due.
+        """
         return agent_steps % every < self.num_envs
 
     @property
     def seed_list(self) -> list[int]:
-        """Every seed."""
+        """All seeds of the run, from `first_seed` on."""
         return list(range(self.first_seed, self.first_seed + self.seeds))
 
     def to_json(self) -> dict[str, Any]:
-        """For run.json."""
+        """The settings as JSON can hold them, for `run.json`.
+
+        Returns:
+            All settings by name; `config` is a dict, and a callable is replaced by its name.
+        """
         record = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         record["task"] = self.task_name
         record["config"] = dataclasses.asdict(self.config)
@@ -174,7 +195,19 @@ class Settings:
 
     @staticmethod
     def from_json(record: dict[str, Any], task: "str | Callable[[], gymnasium.Env] | None" = None) -> "Settings":
-        """From run.json; a run from a callable needs it again."""
+        """Settings from the record in `run.json`. Settings that the record lacks have their defaults.
+
+        Args:
+            record: What `to_json` returned.
+            task: The callable, for a run that was started from one; or another task.
+
+        Returns:
+            The settings.
+
+        Raises:
+            ConfigError: The run needs its callable, or another version of dr-q made it.
+            DamagedFileError: A value is not allowed.
+        """
         name = callable_name(record["task"])
         if name is not None and task is None:
             raise ConfigError(
@@ -219,7 +252,7 @@ class Execution:
     )  # fmt: skip
     device_memory: float | None = setting(
         None,
-        "largest memory to use of each device; observations that do not fit are stored in host memory",
+        "most memory to use on each device; observations that do not fit are stored in host memory",
         group=_EXECUTION, unit="GiB", above=0, most=MOST_STEPS, otherwise="all of it",
     )  # fmt: skip
     deterministic: bool = setting(
@@ -232,7 +265,7 @@ class Execution:
     )  # fmt: skip
     max_env_restarts: int = setting(
         0,
-        "how often in a run environments that fail are started again, each in a new episode; then the run ends",
+        "number of times in a run that failed environments are restarted, each with a new episode; then the run ends",
         group=_EXECUTION, least=0, most=MOST_STEPS,
     )  # fmt: skip
     max_failed_checkpoints: int = setting(
@@ -257,19 +290,19 @@ class Execution:
         otherwise="1000; a twentieth of the steps of runs below 20000",
     )  # fmt: skip
     wandb: bool = setting(False, "log to Weights & Biases too", group=_EXECUTION)
-    wandb_project: str = setting("dr-q", "its project there", group=_EXECUTION, metavar="NAME")
+    wandb_project: str = setting("dr-q", "project at W&B", group=_EXECUTION, metavar="NAME")
     wandb_entity: str | None = setting(
-        None, "the user or team there", group=_EXECUTION, metavar="NAME", otherwise="your default one"
+        None, "user or team at W&B", group=_EXECUTION, metavar="NAME", otherwise="your default one"
     )
     wandb_group: str | None = setting(
         None,
-        "the group of runs there",
+        "group of runs at W&B",
         group=_EXECUTION,
         metavar="NAME",
-        otherwise="none; of a sweep, its folder's",
+        otherwise="none; in a sweep, the name of its folder",
     )
     wandb_tags: tuple[str, ...] = setting(
-        (), "tags there", group=_EXECUTION, metavar="TAG...", otherwise="none",
+        (), "tags at W&B", group=_EXECUTION, metavar="TAG...", otherwise="none",
         check=("words", lambda x: isinstance(x, tuple) and all(isinstance(tag, str) for tag in x)),
     )  # fmt: skip
 

@@ -186,7 +186,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'it does not say why')}"
 
 
-# What GL says of itself tells a GPU from software.
+# GL names its renderer: a GPU, or software.
 _DRAW = """
 from dr_q.envs import make_env
 env = make_env("dmc/walker-run")
@@ -197,7 +197,7 @@ try:
     with env._env.physics.contexts.gl.make_current() as context:
         renderer = context.call(GL.glGetString, GL.GL_RENDERER).decode()
 except Exception:
-    renderer = "something that does not say what it is"
+    renderer = "an unknown renderer"
 print(contrast, renderer)
 """
 

@@ -139,7 +139,7 @@ def _episodes(spec: EnvSpec, seen: list[Step]) -> Iterator[Finding]:
     endless = spec.episode_length is None and not ended
     found = f"{ended} ended in these steps"
     if endless:
-        found = f"no episode ended in {len(seen) - 1} random steps, and the environment says no limit"
+        found = f"no episode ended in {len(seen) - 1} random steps, and the environment declares no limit"
     yield Finding("ends of episodes", True, found)
 
 

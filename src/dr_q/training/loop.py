@@ -93,26 +93,37 @@ from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 from dr_q.training.writers import MetricWriters
 
-_STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
+_STOPPING = "dr-q: stopping after the current step, with a checkpoint; a second signal stops at once, without one"
 
 
 class TrainResult(NamedTuple):
-    """How a run ended."""
+    """How a run ended: what `dr_q.train` returns.
+
+    Example:
+        ```python
+        result = dr_q.train("gym/Pendulum-v1", preset="quick", steps=20_000, stop_at_return=-200)
+        print(result.status, result.stop_reason, result.agent_steps)
+        print([evaluation.return_mean for evaluation in result.evaluations])
+        policy = dr_q.load(result.folder, which="best")
+        ```
+    """
 
     folder: Path
+    """The run's folder."""
     status: str
-    """finished, stopped (by max_minutes or a callback) or interrupted (by a signal)."""
+    """`"finished"`, `"stopped"` (by `max_minutes`, a stopping rule or a callback) or `"interrupted"` (by a signal)."""
     agent_steps: int
+    """Agent steps of each seed so far, with those before a resume."""
     evaluations: list[Evaluation]
-    """Those made by this call."""
+    """The evaluations of all seeds that this call made, in order."""
     signal: int = 0
-    """The signal that interrupted it, if one did."""
+    """Number of the signal that interrupted the run; 0 if none did."""
     env_restarts: int = 0
-    """How often simulators that failed were started again by this call."""
+    """How often this call restarted simulators that had failed."""
     stop_reason: str = ""
-    """Why it was stopped, if it was."""
+    """Why the run was stopped; empty if it was not."""
     best: tuple[BestPolicy, ...] = ()
-    """The best policy of each seed over time, with both its scores; empty if they are not kept."""
+    """The best policy of each seed over time, with both its scores; empty with `keep_best=False`."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -98,7 +98,7 @@ class AtariEnv:
         return Step(self._observe(), total, bool(terminated), bool(truncated) or too_long, info)
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
-        """The emulator's picture, in colour and in its own size."""
+        """The emulator's image, in colour and in its own size."""
         frame: Any = self._env.render()
         return np.asarray(frame)
 
