@@ -162,9 +162,9 @@ def readme(headline: Sequence[ReferenceComparison], compared: Sequence[Reference
     early, late = headline[0], headline[-1]
     total, gap = len(paper_tasks()), late.suites[0].difference
     learns = (
-        f"- **It learns as the authors' code does.** Over {len(late.pair.tasks)} of the paper's {total} tasks, scores at "
-        f"{late.agent_steps:,} agent steps differ from the\n  authors' runs by {gap.value:+.1%} of the published final score "
-        f"(95% CI {gap.low:+.1%} to {gap.high:+.1%}; [results](docs/results.md))."
+        f"- **It learns as the authors' code does.** Over {len(late.pair.tasks)} of the paper's {total} tasks, scores "
+        f"at {late.agent_steps:,} agent steps differ from the\n  authors' runs by {gap.value:+.1%} of the published "
+        f"final score (95% CI {gap.low:+.1%} to {gap.high:+.1%}; [results](docs/results.md))."
     )
     last = {row.task: row for one in compared if one.preset == PRESET for row in one.pair.tasks}
     rows = ["| task | dr-q | authors' runs | agent steps | seeds |", "|---|---|---|---|---|"]
@@ -176,8 +176,8 @@ def readme(headline: Sequence[ReferenceComparison], compared: Sequence[Reference
     ended = [row.task for row in last.values() if row.agent_steps == paper_tasks()[row.task].agent_steps]
     cut_off = len(early.pair.tasks) - len(late.pair.tasks)
     status = (
-        f"**Status.** {len(last)} of the paper's {total} tasks have been run, {len(late.pair.tasks)} of them to at least "
-        f"{late.agent_steps:,} agent steps (5 to 10% of the paper's\nbudgets)"
+        f"**Status.** {len(last)} of the paper's {total} tasks have been run, {len(late.pair.tasks)} of them to at "
+        f"least {late.agent_steps:,} agent steps (5 to 10% of the paper's\nbudgets)"
         + (f" and {cut_off} to {early.agent_steps:,}" if cut_off > 0 else "")
         + f". To the full budget: {', '.join(f'`{task}`' for task in ended) or 'none'}."
     )

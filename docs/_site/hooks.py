@@ -1,4 +1,4 @@
-"""What the site needs besides mkdocs: pages made from README, CHANGELOG and CONTRIBUTING, pages of source files, formulas.
+"""What the site needs besides mkdocs: pages of README, CHANGELOG, CONTRIBUTING and of source files, and formulas.
 
 Documents link files of the repository by relative paths, so that they can be read there too. On the site, a link that
 leaves docs/ leads to a page with the file's text, and `#L12` to its line. Formulas become MathML, which browsers draw
@@ -23,6 +23,7 @@ MADE = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.m
 LONGEST = 300_000
 """Characters of a file that its page shows."""
 FENCE = "`" * 8
+SHIM = "https://unpkg.com/iframe-worker/shim"
 
 _log = logging.getLogger("mkdocs.hooks.site")
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
@@ -65,7 +66,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         path, _, anchor = link.partition("#")
         place = posixpath.normpath(posixpath.join(folder, path))
         if _is_relative(link) and place in made:
-            return posixpath.relpath(made[place], posixpath.dirname(page.file.src_uri)) + (f"#{anchor}" if anchor else "")
+            return posixpath.relpath(made[place], posixpath.dirname(page.file.src_uri)) + (
+                f"#{anchor}" if anchor else ""
+            )
         return link
 
     def outside_code(text: str) -> str:
@@ -96,6 +99,16 @@ def on_page_content(text: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'<div class="formula">{drawn}</div>' if block else drawn
 
     return _FORMULA.sub(formula, re.sub(r'href="source:([^"]*)"', link, text))
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The script that lets the search run from disk, from our own files instead of another host."""
+    return output.replace(SHIM, get_relative_url("assets/javascripts/iframe-worker.js", page.url))
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    """The same in the page for missing addresses."""
+    return output.replace(SHIM, "/assets/javascripts/iframe-worker.js")
 
 
 def _place(uri: str) -> str:

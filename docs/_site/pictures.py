@@ -1,6 +1,6 @@
 """The pictures at the top of README, from results/: loops of three policies, and curves next to the authors' runs.
 
-    python docs/_site/pictures.py --authors PATH/results/drq.csv    # of a checkout of the authors' repository
+python docs/_site/pictures.py --authors PATH/results/drq.csv    # of a checkout of the authors' repository
 """
 
 import argparse
@@ -11,7 +11,11 @@ import imageio_ffmpeg
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "docs" / "assets"
-LOOPS = {"policy-1.gif": ("walker-run", 6.0), "policy-2.gif": ("humanoid-walk", 16.0), "policy-3.gif": ("hopper-v4", 3.0)}
+LOOPS = {
+    "policy-1.gif": ("walker-run", 6.0),
+    "policy-2.gif": ("humanoid-walk", 17.6),
+    "policy-3.gif": ("hopper-v4", 3.0),
+}
 """File, policy, and the second of its video at which the loop begins."""
 CURVES = ("walker-run", "cheetah-run", "humanoid-walk", "hopper-v4")
 SECONDS, FRAMES_PER_SECOND, PIXELS = 3.0, 14, 224
@@ -38,6 +42,7 @@ def curves(authors: Path, out: Path) -> None:
 
 
 def main() -> None:
+    """Make them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--authors", type=Path, help="the authors' results/drq.csv; without it no curves are drawn")
     authors = parser.parse_args().authors
