@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dr_q
-from dr_q.kit import DamagedFileError, DrQError, RunFolderError
+from dr_q.kit import DamagedFileError, DrQError, RunFolderError, is_installed
 from dr_q.run_folder import (
     Checkpoints,
     evaluation_rows,
@@ -51,7 +51,7 @@ def examine() -> Iterator[Finding]:
         ("sklearn", "report", "dr-q compare, report, analyse, experiment"),
         ("ray", "ray", "dr-q sweep, experiment"),
     ):
-        there = importlib.util.find_spec(module) is not None
+        there = is_installed(module)
         yield Finding(
             f"{module} (optional, for {use})",
             there,

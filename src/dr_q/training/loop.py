@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import os
 import sys
 import time
@@ -38,6 +37,7 @@ from dr_q.kit import (
     RunFolderError,
     TrainingError,
     WorkerError,
+    is_installed,
     spelled,
 )
 from dr_q.learner import Learner
@@ -723,7 +723,7 @@ class _Run:
 
     def _say_where_the_log_is(self) -> None:
         board = tensorboard_folder(self.folder)
-        extra = "" if importlib.util.find_spec("tensorboard") else " (pip install 'dr-q[tensorboard]')"
+        extra = "" if is_installed("tensorboard") else " (pip install 'dr-q[tensorboard]')"
         self.display.say(f"metrics: {self.tables.metrics_path}, or tensorboard --logdir {board}{extra}")
 
     def _resume_call(self) -> str:
