@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dr_q.report.numbers import with_interval
 from dr_q.report.statistics import mean
-from versions import ROOT
+from versions import ROOT, milliseconds_per_step
 
 SIDES = {"without": [], "with": ["--deterministic"]}
 
@@ -64,8 +64,7 @@ def milliseconds(folder: Path, side: str, turn: int, given: argparse.Namespace) 
         sys.exit(done.stderr[-2_000:])
     with (out / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["seed"] == "0" and int(row["agent_steps"]) > learning + 250]
-    parts = [name for name in rows[0] if name.startswith("ms_") and name not in ("ms_evaluate", "ms_checkpoint")]
-    return statistics.fmean(sum(float(row[name] or 0) for name in parts) for row in rows)
+    return milliseconds_per_step(rows)
 
 
 def table(found: list[dict[str, float]], given: argparse.Namespace) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 import dr_q
 from dr_q.envs import Source, cores, open_pool
 from dr_q.training.versions import versions
+from versions import milliseconds_per_step
 
 TASKS = ("gym/Hopper-v4", "dmc/cheetah-run")
 LAST = 3
@@ -104,8 +105,7 @@ def _training(arguments: argparse.Namespace, make: Any, envs: int) -> float:
     )  # fmt: skip
     with (out / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))[2:]
-    parts = ("dispatch", "act", "simulate", "update", "other")
-    return 1000 / float(np.mean([sum(float(row[f"ms_{part}"]) for part in parts) for row in rows]))
+    return 1000 / milliseconds_per_step(rows)
 
 
 def learn(arguments: argparse.Namespace) -> None:

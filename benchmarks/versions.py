@@ -1,11 +1,12 @@
-"""What scripts need that compare two versions of dr_q: another version's checkout, and Python with either package."""
+"""What several scripts need: another version's checkout, Python with either package, and the times that a run logs."""
 
 import contextlib
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -32,3 +33,11 @@ def run_python(source: Path, *arguments: str, **variables: str) -> str:
         command = [sys.executable, *arguments]
         done = subprocess.run(command, env=environment, cwd=elsewhere, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
+
+
+def milliseconds_per_step(rows: Sequence[Mapping[str, str]]) -> float:
+    """Of an agent step, from rows of metrics.csv: everything but evaluations and checkpoints."""
+    columns = [name for name in rows[0] if name.startswith("ms_") and name not in ("ms_evaluation", "ms_checkpoint")]
+    if not columns or "ms_evaluation" not in rows[0]:
+        raise ValueError(f"metrics.csv has other columns of times than this version writes: {', '.join(rows[0])}")
+    return statistics.fmean(sum(float(row[name] or 0) for name in columns) for row in rows)

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from dr_q.training.step import PARTS
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -104,3 +106,18 @@ def test_kernels_sees_what_an_update_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [*words[:3], "--seeds", "0"])
     assert kernels.main() == 2
     assert capsys.readouterr().err == "kernels.py: --seeds must be at least 1, got 0\n"
+
+
+def test_times_of_a_step_are_those_of_todays_columns():
+    """A run of this version, and one whose columns had other names."""
+    versions, breadth = script("versions"), BENCHMARKS.parent / "results" / "breadth"
+
+    def rows(run: str) -> list[dict[str, str]]:
+        with (breadth / run / "metrics.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    last = rows("hbench-h1-run-v0")[-1]
+    parts = [f"ms_{part}" for part in (*PARTS, "other")]
+    assert versions.milliseconds_per_step([last]) == pytest.approx(sum(float(last[name]) for name in parts))
+    with pytest.raises(ValueError, match="other columns of times"):
+        versions.milliseconds_per_step(rows("dmc-dog-run"))

@@ -9,6 +9,7 @@ import dr_q
 from dr_q.cli import main
 from dr_q.envs import make_env
 from dr_q.envs.probe import probe
+from dr_q.kit import is_installed
 from dr_q.spaces import Vector
 from tests.envs import toys
 from tests.envs.toys import Forgetful
@@ -131,6 +132,15 @@ def test_an_environment_that_fails_is_refused_before_anything_is_compiled(env, m
     with pytest.raises(dr_q.DrQError, match=message):
         dr_q.train(env, steps=40, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_a_package_s_name_is_no_package(tmp_path, monkeypatch):
+    """W&B leaves a folder `wandb` where it ran."""
+    (tmp_path / "absent_package").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not is_installed("absent_package")
+    assert is_installed("numpy")
+    assert not is_installed("no_such_package")
 
 
 def test_a_missing_package_is_found_before_anything_is_compiled(tmp_path, monkeypatch):

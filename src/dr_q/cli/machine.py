@@ -51,9 +51,10 @@ class Doctor:
 
 @dataclasses.dataclass(kw_only=True)
 class Check:
-    """Check an environment without training: `dr-q check my_robot:Reach-v0`. A run does the same, shorter, at first.
+    """Check an environment without training: `dr-q check my_robot:Reach-v0`.
 
-    It is made, reset and stepped with random actions; spaces and values are checked; a second one must do the same.
+    It makes, resets and steps the environment with random actions, checks spaces and values, and checks that a second
+    environment gives the same results. A new run starts with a shorter form of this check.
     """
 
     task: str = argument(help="any task that `dr-q train` takes", metavar="TASK")

@@ -91,7 +91,9 @@ class Export:
     format: Literal["safetensors", "onnx", "numpy", "torch"] = option(
         "safetensors", "safetensors for dr-q itself; the others run without dr-q and JAX"
     )
-    precision: Literal["float32", "float16"] = option("float32", "of the weights; actions are computed in float32")
+    precision: Literal["float32", "float16"] = option(
+        "float32", "precision of the stored weights; actions are computed in float32"
+    )
     episodes: int = option(
         EVAL_EPISODES,
         "fresh episodes played with the written weights, for the model card; 0 for none",

@@ -251,7 +251,7 @@ class Watch:
 
     folder: Path = argument(help="a sweep's folder, a run's, or one with runs in it", metavar="DIR")
     once: bool = option(False, "print it once")
-    every: float = option(2.0, "seconds between looks", above=0, most=86_400)
+    every: float = option(2.0, "seconds between updates of the table", above=0, most=86_400)
 
     def run(self) -> int:
         """Show it until all is finished, or Ctrl-C."""

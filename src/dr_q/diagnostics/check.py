@@ -27,8 +27,10 @@ def check_env(task: Any, steps: int = CHECK_STEPS) -> Iterator[Finding]:
         TaskError: While it is looked at: it cannot be made, or DR.Q cannot train on it.
 
     Example:
-        >>> for finding in dr_q.check_env("gym/Pendulum-v1"):  # doctest: +SKIP
-        ...     print(finding.what, finding.ok, finding.found)
+        ```python
+        for finding in dr_q.check_env("gym/Pendulum-v1"):
+            print(finding.what, finding.ok, finding.found)
+        ```
     """
     return _look(task, steps)
 

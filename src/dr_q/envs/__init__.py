@@ -19,6 +19,7 @@ from dr_q.envs.processes.source import Source
 from dr_q.envs.processes.watchdog import CallWatchdog
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
+from dr_q.paper import TaskInfo
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
@@ -36,6 +37,7 @@ __all__ = [
     "Restarts",
     "Source",
     "Step",
+    "TaskInfo",
     "Transitions",
     "UnknownIdError",
     "canonical",

@@ -207,7 +207,7 @@ def _episodes(spec: EnvSpec, seen: list[Step]) -> Iterator[Finding]:
     endless = spec.episode_length is None and not ended
     found = f"{ended} ended in these steps"
     if endless:
-        found = f"no episode ended in {len(seen) - 1} random steps, and no limit is known"
+        found = f"no episode ended in {len(seen) - 1} random steps, and the environment declares no limit"
     fix = "evaluations need episodes that end; gymnasium.wrappers.TimeLimit(env, STEPS) limits them, or check longer"
     yield Finding("ends of episodes", not endless, found, fix, warning=True)
 

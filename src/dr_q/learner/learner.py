@@ -134,7 +134,7 @@ class Learner:
 
     def pretrain_policy(self, update: int) -> tuple[drq.EncoderMetrics | None, Float[Array, "S fields"]]:
         """RL update number `update`, from 0, before a run begins: as in training, with keys of its own purpose."""
-        # Nothing is added meanwhile: the number alone tells the updates apart.
+        # Nothing is added meanwhile: the number alone distinguishes the updates.
         return self.learn(update, update, self._pretraining_roots)
 
     @functools.cached_property

@@ -90,7 +90,9 @@ def import_authors(
         TaskError: If there is no such task.
 
     Example:
-        >>> dr_q.import_authors("checkpoint/DRQ+Dmc-walker-run+0", "dmc/walker-run", "walker")  # doctest: +SKIP
+        ```python
+        dr_q.import_authors("checkpoint/DRQ+Dmc-walker-run+0", "dmc/walker-run", "walker")
+        ```
     """
     folder = Path(folder)
     out = folder / POLICY_FOLDER if out is None else Path(out)

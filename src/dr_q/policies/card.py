@@ -294,7 +294,7 @@ def _own_use(policy: Policy) -> list[str]:
         names = ", ".join(f"{name} {part.frame_shape}" for name, part in policy.spaces.obs.parts)
         return [
             *start,
-            "playing = policy.episode()  # anew after every reset",
+            "playing = policy.episode()  # a new one after every reset",
             "action = playing.act(obs)  # one observation after the other, as the environment gives it:",
             f"# {names}; images uint8, here channels first",
         ]
@@ -303,6 +303,6 @@ def _own_use(policy: Policy) -> list[str]:
     image = (part.height, part.width, part.channels)
     return [
         *start,
-        "playing = policy.episode()  # anew after every reset",
+        "playing = policy.episode()  # a new one after every reset",
         f"action = playing.act(image)  # uint8 {image}, one after the other; actions in the environment's units",
     ]

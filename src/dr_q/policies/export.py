@@ -85,7 +85,9 @@ def export_policy(
         ToolError: If the export's actions differ from the policy's by more than is allowed.
 
     Example:
-        >>> dr_q.export_policy("runs/pendulum", "pendulum", form="onnx")  # doctest: +SKIP
+        ```python
+        dr_q.export_policy("runs/pendulum", "pendulum", form="onnx")
+        ```
     """
     path, out = Path(path), Path(out)
     check_choice("form", form, get_args(Format))
@@ -182,7 +184,7 @@ def _checked(form: Format, difference: Difference, allowed: float, rounding: flo
         )
     said = (
         f"On {difference.observations:,} observations the actions of this export differ by at most "
-        f"{difference.largest:.1e} from the policy's, computed in float64; those of dr-q's own float32 program by "
+        f"{difference.largest:.1e} from the policy's, computed in float64; those of dr-q's own float32 policy by "
         f"{allowed - LARGEST_DIFFERENCE:.1e} (actions between -1 and 1; logits: of the largest)."
     )
     if rounding is None:

@@ -18,16 +18,20 @@ EXTRA_COLUMNS = ("env_frames", "return_std", "length_mean", "episodes")
 
 
 class Result(NamedTuple):
-    """One evaluation of one seed."""
+    """One evaluation of one seed: a row of a tidy CSV file of results."""
 
     task: str
+    """The task's name."""
     preset: str
+    """The label of the run: its preset, and what distinguishes it from other runs."""
     seed: int
+    """The seed."""
     agent_steps: int
+    """Agent steps before the evaluation."""
     score: float
-    """The column `return`."""
+    """Mean return of the evaluation: the column `return`."""
     more: dict[str, str]
-    """Optional columns, as they were written."""
+    """Optional columns, as text."""
 
 
 _OF_RUN = ("num_envs", *STARTING, *STOP_RULES)
@@ -110,7 +114,27 @@ def _disagree(one: dict[tuple[int, int], float], other: dict[tuple[int, int], fl
 
 
 def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
-    """Every run in these folders, with what its results are listed under; files among the paths are passed over."""
+    """Every run in some folders, with the label that its results are listed under.
+
+    A label is the preset's name. Runs of one preset and task that differ in a setting have the setting in it
+    (`dr.q+infonce_weight=0`), and repeated runs have their folder.
+
+    Args:
+        paths: Folders of runs, or folders that contain such. Files are ignored.
+
+    Returns:
+        Each run with its label.
+
+    Raises:
+        RunFolderError: A folder does not exist or contains no run.
+        DamagedFileError: A file of a run is damaged.
+
+    Example:
+        ```python
+        for run, label in dr_q.report.labelled_runs([Path("runs")]):
+            print(label, run.folder, run.evaluations[0][-1])
+        ```
+    """
     folders = {run.resolve(): run for path in paths if not path.is_file() for run in find_runs(path)}
     runs = [read_run(folder) for folder in folders.values()]
     return list(zip(runs, run_labels(runs), strict=True))
@@ -177,10 +201,28 @@ def listed_as(preset: str, noise_dims: int) -> str:
 
 
 def read_results(paths: Sequence[str | Path]) -> list[Result]:
-    """Results of runs, of folders that hold runs, and of tidy CSV files; DrQError where one is neither.
+    """Read the evaluations of runs and of tidy CSV files.
 
-    The same evaluation twice is kept once. Runs are listed by `run_labels`. A file that has other values for
-    evaluations that were read before is listed under its name as well; two values in one file are refused.
+    An evaluation that occurs twice is kept once. Runs are listed under the labels of `labelled_runs`. If a file has
+    other values for evaluations that were read before, its name is added to the label.
+
+    Args:
+        paths: Folders of runs, folders that contain such, and CSV files with the columns task, preset, seed,
+            agent_steps and return.
+
+    Returns:
+        The evaluations, sorted by task, label, seed and agent steps.
+
+    Raises:
+        ConfigError: A file lacks a column, has a value that is not a number, or has two values for one evaluation.
+        RunFolderError: A folder does not exist or contains no run.
+        DamagedFileError: A file of a run is damaged, or a file is not CSV.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs", "theirs.csv"])
+        frame = pandas.DataFrame(results).drop(columns="more")
+        ```
     """
     found: dict[_Key, Result] = {}
     for path, own in _read(list(map(Path, paths))):
@@ -215,7 +257,18 @@ def read_records(path: Path) -> list[RunRecord]:
 
 
 def write_results(results: Iterable[Result], path: Path) -> None:
-    """A tidy CSV file; optional columns that any result has come after the five."""
+    """Write results to a tidy CSV file: task, preset, seed, agent_steps, return, then optional columns.
+
+    Args:
+        results: The results.
+        path: The file. Its folder is created if it does not exist.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs"])
+        dr_q.report.write_results(results, Path("results.csv"))
+        ```
+    """
     results = list(results)
     extra = list(dict.fromkeys(name for result in results for name in result.more))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,10 +21,11 @@ class RunRecord(NamedTuple):
     """One run: its settings, and its evaluations by seed."""
 
     folder: Path
+    """The run's folder."""
     info: dict[str, Any]
-    """What run.json says."""
+    """The contents of `run.json`."""
     evaluations: dict[int, list[tuple[int, float]]]
-    """For each seed (agent_steps, mean return), in order; those of an earlier environment are left out."""
+    """For each seed a list of (agent_steps, mean return), in order. Those of an earlier environment are left out."""
 
 
 def read_run(folder: str | Path, *needed: str) -> RunRecord:

@@ -151,7 +151,7 @@ def _begun(job: Job) -> Settings | None:
         names += [name for name in now if name != "config" and before.get(name) != now[name]]
         raise RunFolderError(
             f"{job.folder} has a run with another {', '.join(names) or 'version of the settings'}; "
-            "move it away to train anew"
+            "move it away to train again"
         )
     return was
 

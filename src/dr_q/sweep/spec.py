@@ -243,7 +243,7 @@ class SweepOptions:
 
     @property
     def gpus(self) -> float | None:
-        """GPUs of a job, by whichever option; None is the default."""
+        """GPUs of a job, by either option; None is the default."""
         return 1 / self.jobs_per_gpu if self.jobs_per_gpu is not None else self.gpus_per_job
 
 
@@ -402,7 +402,7 @@ def jobs_of_folder(out: Path) -> list[Job]:
     """Every job of a sweep's folder; RunFolderError where it is none."""
     record = read_record(out)
     if record is None:
-        raise RunFolderError(f"{out} is no sweep: it has no {SPEC_FILE}")
+        raise RunFolderError(f"{out} is not a sweep: it has no {SPEC_FILE}")
     known = {field.name for field in dataclasses.fields(SweepSpec)}
     given = {name: value for name, value in record["spec"].items() if name in known}
     definitions = given.get("definitions", {})

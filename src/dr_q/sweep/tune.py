@@ -40,7 +40,7 @@ class Range(NamedTuple):
     choices: tuple[Any, ...] = ()
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value that Optuna wants to see next."""
+        """The value that Optuna suggests next."""
         if self.choices:
             return trial.suggest_categorical(name, self.choices)
         if isinstance(self.low, int):

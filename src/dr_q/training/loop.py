@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import os
 import sys
 import time
@@ -41,6 +40,7 @@ from dr_q.kit import (
     ToolError,
     TrainingError,
     WorkerError,
+    is_installed,
     spelled,
 )
 from dr_q.learner import Learner
@@ -77,6 +77,8 @@ from dr_q.training.callbacks import (
     Stop,
     callbacks_of,
     info_keys_of,
+    metrics_of_state,
+    metrics_state,
     on_evaluation_callbacks,
 )
 from dr_q.training.compile_cache import keep_compiled_programs
@@ -98,26 +100,37 @@ from dr_q.training.writers import MetricWriters
 
 _SECONDS_BETWEEN_LINES = 10.0
 """While critics and actor learn before step 0."""
-_STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
+_STOPPING = "dr-q: stopping after the current step, with a checkpoint; a second signal stops at once, without one"
 
 
 class TrainResult(NamedTuple):
-    """How a run ended."""
+    """How a run ended: what `dr_q.train` returns.
+
+    Example:
+        ```python
+        result = dr_q.train("gym/Pendulum-v1", preset="quick", steps=20_000, stop_at_return=-200)
+        print(result.status, result.stop_reason, result.agent_steps)
+        print([evaluation.return_mean for evaluation in result.evaluations])
+        policy = dr_q.load(result.folder, which="best")
+        ```
+    """
 
     folder: Path
+    """The run's folder."""
     status: str
-    """finished, stopped (by max_minutes or a callback) or interrupted (by a signal)."""
+    """`"finished"`, `"stopped"` (by `max_minutes`, a stopping rule or a callback) or `"interrupted"` (by a signal)."""
     agent_steps: int
+    """Agent steps of each seed so far, with those before a resume."""
     evaluations: list[Evaluation]
-    """Those made by this call."""
+    """The evaluations of all seeds that this call made, in order."""
     signal: int = 0
-    """The signal that interrupted it, if one did."""
+    """Number of the signal that interrupted the run; 0 if none did."""
     env_restarts: int = 0
-    """How often simulators that failed were started again by this call."""
+    """How often this call restarted simulators that had failed."""
     stop_reason: str = ""
-    """Why it was stopped, if it was."""
+    """Why the run was stopped; empty if it was not."""
     best: tuple[BestPolicy, ...] = ()
-    """The best policy of each seed over time, with both its scores; empty if they are not kept."""
+    """The best policy of each seed over time, with both its scores; empty with `keep_best=False`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -724,7 +737,8 @@ class _Run:
         states = jax.block_until_ready(learner.states)
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
         saved = Saved(self.step, states, learner.pending, arrived, episodes, frames, seen)
-        loop = {"callbacks": self.callbacks.states(), "episodes": self.episodes.state(), "metrics": self.view.state()}
+        loop = {"callbacks": self.callbacks.states(), "episodes": self.episodes.state()}
+        loop["metrics"] = metrics_state(self.view.metrics)
         self.failed_checkpoints.attempt(lambda: self._write(saved, loop), self.step, must, self._how_to_resume)
         if self.record.last_checkpoint == self.step:
             self._call("on_checkpoint", CheckpointEvent, folder=self.checkpoints.folder / str(self.step))
@@ -763,7 +777,7 @@ class _Run:
 
     def _say_where_the_log_is(self) -> None:
         board = tensorboard_folder(self.folder)
-        extra = "" if importlib.util.find_spec("tensorboard") else " (pip install 'dr-q[tensorboard]')"
+        extra = "" if is_installed("tensorboard") else " (pip install 'dr-q[tensorboard]')"
         self.display.say(f"metrics: {self.tables.metrics_path}, or tensorboard --logdir {board}{extra}")
 
     def _resume_call(self) -> str:
@@ -815,7 +829,7 @@ class _Run:
         Returns in another environment say nothing of this one: the best policies and the rules to stop start anew.
         """
         self.resumed = True
-        self.view.restore(_object(stored, "metrics"), str(stored.folder))
+        self.view.metrics = metrics_of_state(_object(stored, "metrics"), self.seeds, str(stored.folder))
         states = _object(stored, "callbacks")
         if self.is_new_environment:
             own = {callback.name for callback in callbacks_of(self.settings)}

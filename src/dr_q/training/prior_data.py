@@ -6,9 +6,7 @@ and all have the priority of a new transition. Where they do not fit, the newest
 
 import dataclasses
 import hashlib
-import importlib.util
 import os
-import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ import numpy as np
 
 from dr_q import replay as rp
 from dr_q.config import config_from_json
-from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, is_installed, spelled
 from dr_q.learner import LearnerSpec
 from dr_q.learner.saving import load_replay
 from dr_q.run_folder import Checkpoints, is_run, policy_record, read_run_json
@@ -122,13 +120,6 @@ class PriorData:
 
         names = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
         return rp.Transition(*(stack(lambda one, n=n: getattr(one, n)) for n in names)), stack(lambda one: one.ends)
-
-
-def is_installed(package: str) -> bool:
-    """Whether a package can be imported, without importing it."""
-    if package in sys.modules:
-        return sys.modules[package] is not None
-    return importlib.util.find_spec(package) is not None
 
 
 def check_prior_data(source: str) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dr_q.kit import ConfigError, MissingPackageError, spelled
+from dr_q.kit import ConfigError, MissingPackageError, is_installed, spelled
 from dr_q.run_folder import checkpoint_steps, is_run, read_run_json
 from dr_q.settings import Execution, Settings
 from dr_q.spaces import Spaces
 from dr_q.training.initial_weights import InitialWeights, read_initial_weights
-from dr_q.training.prior_data import PriorData, check_prior_data, is_installed, read_prior_data
+from dr_q.training.prior_data import PriorData, check_prior_data, read_prior_data
 
 
 class Start(NamedTuple):
