@@ -46,7 +46,7 @@ def test_a_batch_of_every_part(tmp_path):
         policy.act({"camera": batch["camera"]})
     with pytest.raises(ValueError, match=r"'camera' of shape \(32, 32, 1\); expected \(3, 32, 32\).*policy.episode"):
         policy.act(own.reset(seed=0)[0])
-    with pytest.raises(ValueError, match="images of float64; expected uint8"):
+    with pytest.raises(ValueError, match="images 'camera' of float64; expected uint8"):
         policy.act({**batch, "camera": batch["camera"].astype(float)})
     with pytest.raises(ValueError, match="observations have several parts"):
         _ = policy.obs_shape

@@ -51,9 +51,10 @@ class Doctor:
 
 @dataclasses.dataclass(kw_only=True)
 class Check:
-    """Check an environment without training: `dr-q check my_robot:Reach-v0`. A run does the same, shorter, at first.
+    """Check an environment without training: `dr-q check my_robot:Reach-v0`.
 
-    It is made, reset and stepped with random actions; spaces and values are checked; a second one must do the same.
+    It makes, resets and steps the environment with random actions, checks spaces and values, and checks that a second
+    environment gives the same results. A new run starts with a shorter form of this check.
     """
 
     task: str = argument(help="any task that `dr-q train` takes", metavar="TASK")
@@ -63,12 +64,14 @@ class Check:
         """Check."""
         from dr_q.diagnostics.check import check_env
 
-        good = True
+        good, more = True, ""
         for finding in check_env(self.task, self.steps):
             fix = "" if finding.ok else f"  ->  {finding.fix}"
-            print(f"{'ok  ' if finding.ok else '--  '}{finding.what}: {finding.found}{fix}", flush=True)
-            good = good and finding.ok
-        print(f"{self.task} can be trained on" + ("" if good else ", once what is marked with -- is fixed"))
+            mark = "ok  " if finding.ok else "!   " if finding.warning else "--  "
+            print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
+            good = good and (finding.ok or finding.warning)
+            more = more if finding.ok else "; look at what is marked with !"
+        print(f"{self.task} can be trained on" + (more if good else ", once what is marked with -- is fixed"))
         return 0 if good else FAILURE
 
 

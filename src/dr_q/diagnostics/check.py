@@ -18,16 +18,24 @@ def check_env(task: Any, steps: int = CHECK_STEPS) -> Iterator[Finding]:
         task: A task's name, or a callable that makes a Gymnasium environment.
         steps: Random steps to take.
 
-    Yields:
-        What was looked at, in order; the last one is not ok if the environment failed there.
+    Returns:
+        What was looked at, in order, as it is found. `ok` says whether there is nothing to do, `fix` what to do
+        otherwise; where `warning` is true a run can be trained all the same. If the environment fails, the last one is
+        not ok.
 
     Raises:
-        TaskError: It cannot be made, or DR.Q cannot train on it.
+        TaskError: While it is looked at: it cannot be made, or DR.Q cannot train on it.
 
     Example:
-        >>> for finding in check_env("gym/Pendulum-v1"):  # doctest: +SKIP
-        ...     print(finding.what, finding.ok, finding.found)
+        ```python
+        for finding in dr_q.check_env("gym/Pendulum-v1"):
+            print(finding.what, finding.ok, finding.found)
+        ```
     """
+    return _look(task, steps)
+
+
+def _look(task: Any, steps: int) -> Iterator[Finding]:
     try:
         yield from examine(lambda: make_env(task), steps)
     except EnvError as error:

@@ -106,6 +106,11 @@ class GymEnv:
         said = info if isinstance(info, dict) else {}
         return Step(self._observe(obs), number, bool(terminated), bool(truncated), said)
 
+    def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The lowest and the highest values of each vector part that the observation space declares."""
+        parts = {name: space for name, space in self._leaves.items() if name not in self._frames}
+        return {name: (_flat_bounds(space, low=True), _flat_bounds(space, low=False)) for name, space in parts.items()}
+
     def render(self, size: tuple[int, int]) -> np.ndarray:
         """What the environment draws itself; it must have been made with render_mode='rgb_array'."""
         if self._env.render_mode != "rgb_array":
@@ -215,6 +220,18 @@ def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
     if vector.size != int(np.prod(space.shape or ())):
         raise ValueError("another size")
     return vector
+
+
+def _flat_bounds(space: spaces.Space, *, low: bool) -> np.ndarray:
+    """The bounds of each number of `flat_observation`."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return np.concatenate([_flat_bounds(x, low=low) for x in inner])
+    if isinstance(space, spaces.Box):
+        return np.asarray(space.low if low else space.high, np.float64).reshape(-1)
+    found = _choices(space)
+    size = math.prod(space.shape or ()) if found is None else sum(found[0])
+    return np.full(size, 0.0 if low else 1.0)
 
 
 def _described(obs: Any) -> str:

@@ -15,6 +15,7 @@ from dr_q.kit.errors import (
 from dr_q.kit.files import append_whole, replace_file, sha256_of, sync_folder, write_text
 from dr_q.kit.locks import try_lock
 from dr_q.kit.names import did_you_mean, nearest, resume_call, spelled, spelled_as_options
+from dr_q.kit.packages import is_installed
 
 __all__ = [
     "ConfigError",
@@ -29,6 +30,7 @@ __all__ = [
     "WorkerError",
     "append_whole",
     "did_you_mean",
+    "is_installed",
     "nearest",
     "replace_file",
     "resume_call",

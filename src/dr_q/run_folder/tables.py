@@ -24,16 +24,22 @@ _TAIL = 65_536
 
 
 class Evaluation(NamedTuple):
-    """One evaluation of one seed."""
+    """One evaluation of one seed: episodes without exploration noise. A row of `evals.csv` has the same fields."""
 
     seed: int
+    """The seed."""
     agent_steps: int
+    """Agent steps of this seed before the evaluation."""
     env_frames: int
+    """Simulator frames before the evaluation: agent steps times the action repeat."""
     return_mean: float
+    """Mean return over the episodes."""
     return_std: float
+    """Standard deviation of the returns over the episodes."""
     length_mean: float
-    """Agent steps."""
+    """Mean length of the episodes, in agent steps."""
     episodes: int
+    """Number of episodes."""
 
 
 EVAL_COLUMNS = Evaluation._fields
@@ -300,7 +306,7 @@ def _parse(content: bytes, path: Path) -> list[dict[Any, Any]]:
 
 def _decoded(content: bytes, path: Path) -> str:
     try:
-        return content.decode("utf-8-sig")  # some programs begin a file with a mark
+        return content.decode("utf-8-sig")  # some editors begin a file with a byte-order mark
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise DamagedFileError(f"{path} is not a CSV file: line {line} is not text") from None

@@ -1,7 +1,6 @@
 """The paper's figures that run something, by name: what is trained, what the paper says of it, and what we see."""
 
 import dataclasses
-import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from dr_q.config import Config, current_names, plain_value
 from dr_q.envs import NOISE_DIMS, known_tasks
-from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, did_you_mean, replace_file, spelled
+from dr_q.kit import ConfigError, MissingPackageError, RunFolderError, did_you_mean, is_installed, replace_file, spelled
 from dr_q.report import Result, build_report, read_results, write_results
 from dr_q.report.claims import Claim, Judgement, claims_on, judge, judge_difference, judge_published, sentence
 from dr_q.report.numbers import with_interval
@@ -495,5 +494,5 @@ def _kept(priorities: Any) -> float:
 def _check_packages() -> None:
     """Before hours of training, not after."""
     for package in ("matplotlib", "sklearn", "scipy"):
-        if importlib.util.find_spec(package) is None:
+        if not is_installed(package):
             raise MissingPackageError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")

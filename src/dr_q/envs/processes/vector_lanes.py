@@ -3,7 +3,7 @@
 It is stepped as a whole. Every lane then takes its part of the outcome through an environment of its own that stands
 for it (`_LaneEnv`), so that a lane is checked, stacked and numbered as any other environment is.
 
-The environments of a VectorEnv must reset apart, each when its own episode ends:
+The environments of a VectorEnv must reset independently, each when its own episode ends:
 
 - `AutoresetMode.DISABLED`: they are reset here, with seeds from (seed, lane, episode). A run can be resumed exactly.
 - `AutoresetMode.SAME_STEP`: they reset themselves, and where the episode ended is in `info["final_obs"]`. Their seeds
@@ -219,7 +219,7 @@ class _Vector:
         if not all(_same(a, b) for a, b, chosen in zip(before, self._now, mask, strict=True) if not chosen):
             raise VectorEnvError(
                 f"{self._name}: {what} also changed environments that it must not reset; the environments of a "
-                "VectorEnv must reset apart; give a callable that makes a single environment, and num_envs"
+                "VectorEnv must reset independently; give a callable that makes a single environment, and num_envs"
             )
 
     def _apart(self, obs: Any) -> list[Any]:

@@ -20,10 +20,13 @@ OBSERVATIONS = 1_000
 LARGEST_DIFFERENCE = 1e-5
 """Of actions in [-1, 1] from those of our own policy with the same weights; of logits, relative to the largest.
 
-Both are compared with the exact actions, and our own program's rounding (`own_rounding`) is allowed for.
+Both are compared with the exact actions, and our own policy's rounding (`own_rounding`) is allowed for.
 """
-LARGEST_FLOAT16_DIFFERENCE = 2e-2
-"""The same from our own policy before its weights were rounded to float16."""
+LARGEST_FLOAT16_DIFFERENCE = 3e-2
+"""The same from our own policy before its weights were rounded to float16.
+
+About twice the largest that was measured (benchmarks/results/float16.md).
+"""
 _ROWS = 125
 """Observations computed at once."""
 _TIMED = 300
@@ -147,7 +150,7 @@ def compare_networks(policy: Policy, other: Policy, observations: Parts) -> Diff
 
 
 def own_rounding(policy: Policy, observations: Parts) -> float:
-    """How far our own float32 program is from the exact actions: no other program can be closer to it than that."""
+    """How far our own float32 policy is from the exact actions: no export can be closer to it than that."""
     return max(
         _difference(policy, np.asarray(_forward(policy.networks, dict(rows))), reference_actions(policy.networks, rows))
         for rows in _chunks(observations)
@@ -176,7 +179,7 @@ def timed(act: Any) -> Latency:
 def reference_actions(networks: drq.PolicyNetworks, parts: Parts) -> np.ndarray:
     """What a policy's networks give, in [-1, 1] or as logits: on the CPU and in float64.
 
-    Our float32 program is up to 2.9e-5 from these actions for a trained policy (results/policies/walker-run); NumPy,
+    Our float32 policy is up to 2.9e-5 from these actions for a trained policy (results/policies/walker-run); NumPy,
     PyTorch and ONNX Runtime are up to 1.8e-5.
     """
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
