@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 
-.PHONY: help setup demo test test-slow test-all soak lint bench results docs-settings lock clean
+.PHONY: help setup demo test test-slow test-all soak lint bench results docs docs-serve docs-settings lock clean
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -66,6 +66,12 @@ bench: $(READY)  ## speed on this machine; ARGS="--authors PATH" also times the 
 
 results: $(READY)  ## tables and figures of docs/results.md from results/
 	$(BIN)/python results/make.py $(ARGS)
+
+docs: $(READY)   ## the documentation site, in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-serve: $(READY)  ## the documentation site on this machine, rebuilt when a page changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md from the declared settings; lines in docs/paper-map.md
 	$(BIN)/python -m dr_q.cli.settings_table docs/settings.md

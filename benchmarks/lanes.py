@@ -9,7 +9,9 @@
 learns from its first steps on, and writes speed.json. `learn` makes runs under OUT/runs that can be repeated after an
 interruption: finished ones are kept, others are resumed. `table` compares final returns (the mean of the last three
 evaluations of each seed) with those of `--envs 1`, with a 95% bootstrap interval over seeds, and the seconds that each
-run took.
+run took. It also writes return against wall time from the runs' own records (evals.csv, metrics.csv): curves.csv has a
+row for each evaluation of a seed, curves.png a panel for each task. These seconds are those of the training loop,
+evaluations and checkpoints included; starting and compiling are not among them.
 """
 
 import argparse
@@ -18,13 +20,15 @@ import functools
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 import dr_q
 from dr_q.envs import Source, cores, open_pool
+from dr_q.report.canvas import draw_mean_curve, new_figure, save_figure
+from dr_q.report.statistics import mean
 from dr_q.training.versions import versions
 from versions import milliseconds_per_step
 
@@ -147,6 +151,61 @@ def table(arguments: argparse.Namespace) -> None:
     text = "\n".join(lines)
     print(text)
     (arguments.out / "learn.md").write_text(text + "\n")
+    curves(arguments)
+
+
+def curves(arguments: argparse.Namespace) -> None:
+    """Return against wall time, as a file of rows and as a figure."""
+    there = [
+        (t, n) for t in arguments.tasks for n in arguments.envs if (_run_of(arguments.out, t, n) / "evals.csv").exists()
+    ]
+    found = {(task, envs): curve(_run_of(arguments.out, task, envs)) for task, envs in there}
+    with (arguments.out / "curves.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["task", "envs", "seed", "agent_steps", "seconds", "return_mean"])
+        for (task, envs), points in found.items():
+            writer.writerows([task, envs, p.seed, p.agent_steps, f"{p.seconds:.1f}", p.value] for p in points)
+    tasks = [task for task in arguments.tasks if any(task == known for known, _ in found)]
+    if not tasks:
+        return
+    figure, panels = new_figure(4.2 * len(tasks), 3.4, 1, len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for index, envs in enumerate(n for known, n in found if known == task):
+            by_step: dict[int, list[Point]] = {}
+            for point in found[task, envs]:
+                by_step.setdefault(point.agent_steps, []).append(point)
+            seconds = [points[0].seconds for points in by_step.values()]
+            means = [mean(p.value for p in points) for points in by_step.values()]
+            draw_mean_curve(panel, seconds, means, index, label=f"--envs {envs}")
+        panel.set(title=task, xlabel="seconds of training")
+        panel.legend(frameon=False, fontsize=7)
+    panels[0].set_ylabel("return")
+    save_figure(figure, "Return against wall time: mean over seeds, 95% interval", arguments.out / "curves.png")
+
+
+class Point(NamedTuple):
+    """An evaluation of a seed."""
+
+    seed: int
+    agent_steps: int
+    seconds: float
+    """Of the training loop until then."""
+    value: float
+    """Mean return."""
+
+
+def curve(run: Path) -> list[Point]:
+    """The evaluations of a run with the seconds that its loop had taken, from its own records."""
+    with (run / "metrics.csv").open(newline="") as file:
+        logged = {int(row["agent_steps"]): row for row in csv.DictReader(file)}  # times are the same for all seeds
+    steps, seconds = [0], [0.0]
+    for at, row in sorted(logged.items()):
+        took = sum(float(x or 0) for name, x in row.items() if name.startswith("ms_")) / 1000
+        seconds.append(seconds[-1] + took * (at - steps[-1]))
+        steps.append(at)
+    with (run / "evals.csv").open(newline="") as file:
+        rows = [(int(row["seed"]), int(row["agent_steps"]), float(row["return_mean"])) for row in csv.DictReader(file)]
+    return [Point(seed, at, float(np.interp(at, steps, seconds)), value) for seed, at, value in rows]
 
 
 def _run_of(out: Path, task: str, envs: int) -> Path:

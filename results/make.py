@@ -1,4 +1,4 @@
-"""docs/results.md and its figures, from the runs in this folder.
+"""docs/results.md, its figures and README's results, from the runs in this folder.
 
     python results/make.py                                  # or: make results
     python results/make.py --authors PATH/results/drq.csv   # compare with the authors' seeds anew first
@@ -34,9 +34,14 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 PRESET = "dr.q"
 HEADLINE = (25_000, 50_000)
-"""The steps of the answer. A run that was cut off between them counts at the first alone."""
+"""The steps of the summary. A run that was cut off between them counts at the first alone."""
+README_TASKS = (
+    "dmc/walker-run", "dmc/cheetah-run", "dmc/humanoid-walk", "dmc/hopper-stand",
+    "gym/Ant-v4", "gym/Hopper-v4", "dmc-visual/walker-run", "hbench/h1-walk-v0",
+)  # fmt: skip
+"""Those of README's table: all with 100,000 steps or more, and the one with the most seeds of the two other suites."""
 LATER_EVERY = 100_000
-"""Steps between rows of the table of runs that go on to the end of the budget."""
+"""Steps between rows of the table of runs that continue to the end of the budget."""
 
 
 @dataclasses.dataclass
@@ -86,8 +91,9 @@ def make(arguments: Arguments) -> int:
         "results/tasks.md": {"curves": curves(report), "tasks": tasks(report)},
         "results/runs.md": {"runs": markdown_text(runs_table(report))},
     }
+    pages["../README.md"] = readme(headline, compared)
     for name, sections in pages.items():
-        page = arguments.out / name
+        page = (arguments.out / name).resolve()
         page.write_text(fill(page.read_text(), sections))
         print(page)
     return 0
@@ -146,8 +152,36 @@ def answer(headline: Sequence[ReferenceComparison], results: Sequence[Result]) -
         if published is not None and len(own) >= FEWEST_SEEDS:
             ours, theirs = with_interval(mean(own), ".0f"), with_interval(published, ".0f")
             ended.append(f"`{task}` reaches {ours} ({len(own)} seeds; paper: {theirs})")
-    third = f"To the end of the paper's budget ran {count(len(ended), 'task')}: {'; '.join(ended)}." if ended else ""
+    ran = f"{count(len(ended), 'task')} {'was' if len(ended) == 1 else 'were'} run to the end of the paper's budget"
+    third = f"{ran}: {'; '.join(ended)}." if ended else ""
     return " ".join(filter(None, (first, second, third)))
+
+
+def readme(headline: Sequence[ReferenceComparison], compared: Sequence[ReferenceComparison]) -> dict[str, str]:
+    """README's sentence, table and status."""
+    early, late = headline[0], headline[-1]
+    total, gap = len(paper_tasks()), late.suites[0].difference
+    learns = (
+        f"- **It learns as the authors' code does.** Over {len(late.pair.tasks)} of the paper's {total} tasks, scores "
+        f"at {late.agent_steps:,} agent steps differ from the\n  authors' runs by {gap.value:+.1%} of the published "
+        f"final score (95% CI {gap.low:+.1%} to {gap.high:+.1%}; [results](docs/results.md))."
+    )
+    last = {row.task: row for one in compared if one.preset == PRESET for row in one.pair.tasks}
+    rows = ["| task | dr-q | authors' runs | agent steps | seeds |", "|---|---|---|---|---|"]
+    for task in README_TASKS:
+        row, budget = last[task], paper_tasks()[task].agent_steps
+        ours, theirs = row.samples
+        steps = f"{row.agent_steps:,}" + (" (the paper's budget)" if row.agent_steps == budget else "")
+        rows.append(f"| `{task}` | {ours.mean:,.0f} | {theirs.mean:,.0f} | {steps} | {ours.seeds} and {theirs.seeds} |")
+    ended = [row.task for row in last.values() if row.agent_steps == paper_tasks()[row.task].agent_steps]
+    cut_off = len(early.pair.tasks) - len(late.pair.tasks)
+    status = (
+        f"**Status.** {len(last)} of the paper's {total} tasks have been run, {len(late.pair.tasks)} of them to at "
+        f"least {late.agent_steps:,} agent steps (5 to 10% of the paper's\nbudgets)"
+        + (f" and {cut_off} to {early.agent_steps:,}" if cut_off > 0 else "")
+        + f". To the full budget: {', '.join(f'`{task}`' for task in ended) or 'none'}."
+    )
+    return {"learns": learns, "table": "\n".join(rows), "status": status}
 
 
 def suites(report: Report) -> str:

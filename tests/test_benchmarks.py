@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from dr_q.run_folder.tables import EVAL_COLUMNS
 from dr_q.training.step import PARTS
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -121,3 +122,26 @@ def test_times_of_a_step_are_those_of_todays_columns():
     assert versions.milliseconds_per_step([last]) == pytest.approx(sum(float(last[name]) for name in parts))
     with pytest.raises(ValueError, match="other columns of times"):
         versions.milliseconds_per_step(rows("dmc-dog-run"))
+
+
+def test_return_against_wall_time_comes_from_the_records_of_runs(tmp_path, monkeypatch):
+    """Two runs of 1 and 2 environments, with 2 and 1 ms of a step, evaluated every 100 steps."""
+    lanes = script("lanes")
+    for envs, ms in ((1, 2.0), (2, 1.0)):
+        run = tmp_path / "runs" / f"gym-Hopper-v4-envs{envs}"
+        run.mkdir(parents=True)
+        at = [0, 100, 200]
+        evals = [f"{seed},{step},{step},{step + seed},0,9,1" for step in at for seed in (0, 1, 2)]
+        (run / "evals.csv").write_text("\n".join([",".join(EVAL_COLUMNS), *evals]) + "\n")
+        logged = [f"{seed},{step},{ms - 0.5},0.5" for step in (50, 200) for seed in (0, 1, 2)]
+        (run / "metrics.csv").write_text("\n".join(["seed,agent_steps,ms_other,ms_evaluation", *logged]) + "\n")
+    monkeypatch.setattr(
+        sys, "argv", ["lanes.py", "table", "--out", str(tmp_path), "--tasks", "gym/Hopper-v4", "--envs", "1", "2"]
+    )
+    assert lanes.main() == 0
+    with (tmp_path / "curves.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["seed"] == "2"]
+    assert [(row["envs"], float(row["seconds"]), float(row["return_mean"])) for row in rows] == [
+        ("1", 0.0, 2.0), ("1", 0.2, 102.0), ("1", 0.4, 202.0), ("2", 0.0, 2.0), ("2", 0.1, 102.0), ("2", 0.2, 202.0),
+    ]  # fmt: skip
+    assert (tmp_path / "curves.png").stat().st_size > 5_000

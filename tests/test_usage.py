@@ -122,7 +122,7 @@ def test_every_spelling_gives_the_setting():
         COMMANDS, ["sweep", "dmc-easy", "gym", "--presets", "dr.q", "mr.q", "--keep", "4", "--noise-dims", "50"]
     )
     assert (sweep.what, sweep.presets) == (("dmc-easy", "gym"), ("dr.q", "mr.q"))
-    assert (sweep.run_settings, sweep.noise) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
+    assert (sweep.run_settings, sweep.more_settings) == ({"keep_checkpoints": 4}, {"noise_dims": 50})
 
 
 ALIASES = [

@@ -54,12 +54,16 @@ class Setting:
     """What is allowed, in words, and whether a value is, where a range does not say it."""
     called: str = ""
     """What users call it, where that is not the field's name."""
+    in_python: str = ""
+    """What users of Python call it, where that is not the option's name."""
     aliases: tuple[str, ...] = ()
     """Old names, which are still accepted."""
     otherwise: str = ""
     """What is used if it is not given, in words, where the default does not say it."""
     metavar: str = ""
     """What stands for its value in `--help`; by default its kind."""
+    change: str = ""
+    """When to change it, in a few words; `docs/settings.md` shows it."""
     read: Callable[[str], Any] | None = None
     """How a value is read from text, where its kind does not say it; ValueError if it cannot be."""
 
@@ -176,7 +180,7 @@ def check_settings(values: Any) -> None:
         got = plain_value(getattr(values, name))
         object.__setattr__(values, name, got)
         if got is not None or field.default is not None:
-            declared.refuse(field.type, got, spelled(declared.called or name))
+            declared.refuse(field.type, got, spelled(declared.called or name, declared.in_python))
 
 
 def current_names(given: Mapping[str, Any], *kinds: type) -> dict[str, Any]:
@@ -236,50 +240,76 @@ _ACTOR, _CRITICS, _MRQ, _COMPUTE = "Actor", "Critics", "MR.Q only", "Arithmetic"
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """DR.Q's hyperparameters. The defaults are the paper's; one set covers all 73 tasks."""
+    """DR.Q's hyperparameters. The defaults are the paper's; one set covers all 73 tasks.
+
+    A config is immutable and hashable. Every field is a setting with a range and a help text: see `docs/settings.md`,
+    which is generated from them. A value that is not allowed raises `dr_q.ConfigError`.
+
+    Example:
+        ```python
+        config = dr_q.Config(batch_size=128, discount=0.97)
+        larger = dataclasses.replace(config, zs_dim=1024)
+        ```
+    """
 
     exploration_steps: int = setting(
         10_000,
         "agent steps with uniformly random actions, before any update; 0 needs init or prefill, and is the default "
         "with init",
         group=_DATA, paper="Exploration steps", unit="agent steps", least=0, most=MOST_STEPS,
+        change="lower it in short runs, or where random actions are costly or dangerous",
     )  # fmt: skip
     exploration_noise: float = setting(
         0.2,
         "standard deviation of the normal noise on actions in [-1, 1]",
         group=_DATA, paper="Exploration noise", least=0, most=1_000,
+        change="lower it where small actions matter; raise it where the policy gets stuck early",
     )  # fmt: skip
     replay_ratio: int | float = setting(
         1, "RL updates for each agent step; 1/4 is one for every 4", group=_DATA, paper="Replay ratio (UTD)",
         metavar="N", read=_read_ratio, least=1 / _MOST_RATIO, most=_MOST_RATIO,
         check=(f"a whole number between 1 and {_MOST_RATIO}, or 1/2, 1/3, ... 1/{_MOST_RATIO}", _is_ratio),
+        change="raise it where simulation is slow and samples are scarce; 1/k where simulation is fast",
     )  # fmt: skip
     replay_capacity: int = setting(
         1_000_000,
         "slots of the replay buffer; a run allocates only what it can fill",
         group=_DATA, paper="Replay buffer size", unit="slots", least=1, most=MOST_STEPS,
+        change="lower it if memory is short; agents then forget sooner",
     )  # fmt: skip
     normalise_observations: str = setting(
         NORMALISE_NONE,
         "vectors of observations to normalise by their running mean and variance: all, or names of parts with commas "
-        "between",
+        "between; without images an observation is one part, obs",
         group=_DATA, metavar="PARTS", check=("none, all, or names of parts with commas between", _is_parts),
+        change="set it if observations are in the thousands, or their parts have very different scales",
     )  # fmt: skip
-    batch_size: int = setting(256, "samples of every update", group=_DATA, paper="Batch size", least=1, most=65_536)
+    batch_size: int = setting(
+        256,
+        "samples of every update",
+        group=_DATA,
+        paper="Batch size",
+        least=1,
+        most=65_536,
+        change="lower it to save time on a CPU",
+    )
 
     discount: float = setting(
         0.99, "weight of a reward one step later", group=_TARGETS, paper="Discount factor", symbol="gamma",
         least=0, most=1,
+        change="nearer to 1 for rewards that come late, lower for short tasks",
     )  # fmt: skip
     target_period: int = setting(
         250,
         "RL updates between copies to the target networks, and encoder updates at each copy",
         group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1, most=100_000,
+        change="seldom: it also sets the rhythm of the encoder's updates",
     )  # fmt: skip
     encoder_updates: int = setting(
         0,
         "encoder updates at each copy to the target networks, if not as many as target_period; 0: as many",
         group=_TARGETS, unit="updates", least=0, most=100_000,
+        change="lower it to save time: the encoder's updates are most of the computation",
     )  # fmt: skip
     target_noise: float = setting(
         0.2,
@@ -293,15 +323,21 @@ class Config:
     q_horizon: int = setting(
         3, "steps of the critics' n-step return", group=_TARGETS, paper="Critic multi-step return horizon",
         symbol="H_Q", unit="agent steps", least=1, most=_MOST_HORIZON,
+        change="lower it if rewards are noisy",
     )  # fmt: skip
 
     sampling: str = setting(
-        "faded-lap", "how transitions are drawn from the replay", group=_SAMPLING, choices=("faded-lap", "uniform")
+        "faded-lap",
+        "how transitions are drawn from the replay",
+        group=_SAMPLING,
+        choices=("faded-lap", "uniform"),
+        change="for ablations",
     )
     priority_exponent: float = setting(
         0.4,
         "exponent of the TD error; 0 gives every transition priority 1",
         group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0, most=10,
+        change="0 to draw without regard to TD errors, as in an ablation",
     )  # fmt: skip
     min_priority: float = setting(
         1.0,
@@ -315,29 +351,56 @@ class Config:
         1e-4,
         "fraction of its weight that a transition loses with each one added after it",
         group=_SAMPLING, paper="Faded PER decay rate", symbol="epsilon", least=0, below=1,
+        change="lower it if old transitions stay useful, 0 for no fading",
     )  # fmt: skip
     fade_floor: float = setting(
         0.1,
         "smallest weight that age alone gives",
         group=_SAMPLING, paper="Faded PER forget weight threshold", symbol="epsilon_low", least=0, most=1,
+        change="raise it towards 1 to fade less",
     )  # fmt: skip
 
-    encoder_learning_rate: float = setting(3e-4, group=_ENCODER, paper="Encoder learning rate", least=0, most=1)
+    encoder_learning_rate: float = setting(
+        3e-4,
+        group=_ENCODER,
+        paper="Encoder learning rate",
+        least=0,
+        most=1,
+        change="lower it if losses diverge; higher ones learn easy tasks sooner",
+    )
     encoder_weight_decay: float = setting(
         0.01, group=_ENCODER, paper="Encoder weight decay", least=0, most=_MOST_WEIGHT
     )
     zs_dim: int = setting(
-        512, "size of the latent state z_s", group=_ENCODER, paper="Encoder z_s dim", least=1, most=_MOST_WIDTH
+        512,
+        "size of the latent state z_s",
+        group=_ENCODER,
+        paper="Encoder z_s dim",
+        least=1,
+        most=_MOST_WIDTH,
+        change="lower it for small tasks on a CPU",
     )
     zsa_dim: int = setting(
-        512, "size of the latent state-action z_sa", group=_ENCODER, paper="Encoder z_sa dim", least=1, most=_MOST_WIDTH
+        512,
+        "size of the latent state-action z_sa",
+        group=_ENCODER,
+        paper="Encoder z_sa dim",
+        least=1,
+        most=_MOST_WIDTH,
+        change="lower it for small tasks on a CPU",
     )
     za_dim: int = setting(
         256, "size of the embedded action z_a", group=_ENCODER,
         paper="Encoder z_a dim (used only in the architecture)", least=1, most=_MOST_WIDTH,
     )  # fmt: skip
     encoder_hidden: int = setting(
-        750, "width of its hidden layers", group=_ENCODER, paper="Encoder hidden dimension", least=1, most=_MOST_WIDTH
+        750,
+        "width of its hidden layers",
+        group=_ENCODER,
+        paper="Encoder hidden dimension",
+        least=1,
+        most=_MOST_WIDTH,
+        change="lower it for small tasks on a CPU",
     )
     encoder_activation: Activation = setting(
         "elu", group=_ENCODER, paper="Encoder activation function", choices=_ACTIVATIONS
@@ -350,6 +413,7 @@ class Config:
         "range of the bins before symexp; +-10 covers rewards of +-22,025",
         group=_ENCODER, paper="Encoder reward range", metavar="LOW HIGH", least=-LARGEST_BIN, most=LARGEST_BIN,
         check=(f"two numbers, the lower first, within +-{LARGEST_BIN:g}", _is_reward_range),
+        change="if a warning says that rewards lie outside it",
     )  # fmt: skip
     encoder_horizon: int = setting(
         5, "steps the latent model is rolled out", group=_ENCODER, paper="Encoder horizon", symbol="H",
@@ -358,14 +422,17 @@ class Config:
     dynamics_weight: float = setting(
         1.0, "weight of the latent dynamics loss (Eq. 7); 0 leaves it out", group=_ENCODER,
         paper="Latent consistency loss weight", symbol="lambda_d", least=0, most=_MOST_WEIGHT,
+        change="0 for an ablation",
     )  # fmt: skip
     reward_weight: float = setting(
         0.1, "weight of the reward loss (Eq. 6); 0 leaves it out", group=_ENCODER,
         paper="Reward loss weight", symbol="lambda_r", least=0, most=_MOST_WEIGHT,
+        change="0 for an ablation",
     )  # fmt: skip
     infonce_weight: float = setting(
         0.1, "weight of the InfoNCE loss (Eq. 8); 0 leaves it out", group=_ENCODER,
         paper="InfoNCE loss weight", symbol="lambda_m", least=0, most=_MOST_WEIGHT,
+        change="0 for an ablation, or preset no-infonce",
     )  # fmt: skip
     infonce_temperature: float = setting(
         0.1,
@@ -375,6 +442,7 @@ class Config:
         symbol="tau",
         above=0,
         most=1_000,
+        change="in studies of the contrastive loss",
     )
     pixel_shift: int = setting(
         4,
@@ -383,12 +451,26 @@ class Config:
         unit="pixels",
         least=0,
         most=1_000,
+        change="0 if a shift by a few pixels changes what an image means",
     )
 
-    actor_learning_rate: float = setting(3e-4, group=_ACTOR, paper="Actor learning rate", least=0, most=1)
+    actor_learning_rate: float = setting(
+        3e-4,
+        group=_ACTOR,
+        paper="Actor learning rate",
+        least=0,
+        most=1,
+        change="lower it if the policy's return collapses; higher ones learn easy tasks sooner",
+    )
     actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0, most=_MOST_WEIGHT)
     actor_hidden: int = setting(
-        512, "width of its hidden layers", group=_ACTOR, paper="Actor hidden dim", least=1, most=_MOST_WIDTH
+        512,
+        "width of its hidden layers",
+        group=_ACTOR,
+        paper="Actor hidden dim",
+        least=1,
+        most=_MOST_WIDTH,
+        change="lower it for small tasks on a CPU",
     )
     actor_activation: Activation = setting(
         "relu", group=_ACTOR, paper="Actor activation function", choices=_ACTIVATIONS
@@ -398,20 +480,41 @@ class Config:
         10.0, "temperature of the Gumbel-softmax that samples discrete actions", group=_ACTOR, above=0, most=1e6
     )
 
-    critic_learning_rate: float = setting(3e-4, group=_CRITICS, paper="Critic learning rate", least=0, most=1)
+    critic_learning_rate: float = setting(
+        3e-4,
+        group=_CRITICS,
+        paper="Critic learning rate",
+        least=0,
+        most=1,
+        change="lower it if Q values diverge; higher ones learn easy tasks sooner",
+    )
     critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0, most=_MOST_WEIGHT)
     critic_hidden: int = setting(
-        512, "width of their hidden layers", group=_CRITICS, paper="Critic hidden dim", least=1, most=_MOST_WIDTH
+        512,
+        "width of their hidden layers",
+        group=_CRITICS,
+        paper="Critic hidden dim",
+        least=1,
+        most=_MOST_WIDTH,
+        change="lower it for small tasks on a CPU",
     )
     critic_activation: Activation = setting(
         "elu", group=_CRITICS, paper="Critic activation function", choices=_ACTIVATIONS
     )
 
     done_weight: float = setting(
-        0.0, "weight of MR.Q's done-flag loss; 0: the flag is not predicted", group=_MRQ, least=0, most=_MOST_WEIGHT
+        0.0,
+        "weight of MR.Q's done-flag loss; 0: the flag is not predicted",
+        group=_MRQ,
+        least=0,
+        most=_MOST_WEIGHT,
+        change="use preset mr.q",
     )
     reward_scaling: bool = setting(
-        False, "whether the critics learn in units of the replay's mean absolute reward (MR.Q)", group=_MRQ
+        False,
+        "whether the critics learn in units of the replay's mean absolute reward (MR.Q)",
+        group=_MRQ,
+        change="use preset mr.q",
     )
     critic_grad_clip: float = setting(
         0.0,
@@ -419,6 +522,7 @@ class Config:
         group=_MRQ,
         least=0,
         most=_MOST_WEIGHT,
+        change="use preset mr.q",
     )
     pre_tanh_weight: float = setting(
         0.0,
@@ -426,12 +530,14 @@ class Config:
         group=_MRQ,
         least=0,
         most=_MOST_WEIGHT,
+        change="use preset mr.q",
     )
 
     compute: Compute = setting(
         "float32",
         "arithmetic of updates: float32, or mixed, with 16-bit operands of large products; acting stays float32",
         group=_COMPUTE, choices=typing.get_args(Compute),
+        change="mixed on a GPU with tensor cores, for speed",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -451,13 +557,28 @@ class Config:
         return max(1, round(1 / self.replay_ratio))
 
     def updates_of_round(self, agent_steps: int, lanes: int) -> int:
-        """RL updates after `lanes` transitions were added together, which made `agent_steps` of them."""
+        """RL updates that follow one round of the loop, in which every environment of a seed made a step.
+
+        Args:
+            agent_steps: Agent steps of the seed after the round.
+            lanes: Environments of the seed.
+
+        Returns:
+            The number of RL updates.
+        """
         if self.updates_per_step:
             return lanes * self.updates_per_step
         return agent_steps // self.steps_per_update - (agent_steps - lanes) // self.steps_per_update
 
     def most_updates(self, lanes: int) -> int:
-        """The most RL updates that follow one round."""
+        """The largest number of RL updates that follow one round.
+
+        Args:
+            lanes: Environments of the seed.
+
+        Returns:
+            The number of RL updates.
+        """
         return lanes * self.updates_per_step or -(-lanes // self.steps_per_update)
 
     @property
@@ -512,7 +633,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "critic_hidden": 128,
     },
 }
-"""What each preset changes, and nothing else; `load_presets` adds those of a file."""
+"""The presets: for each name the settings that differ from the defaults of `Config`. `load_presets` adds those of a
+file."""
 _BUILT_IN = frozenset(PRESETS)
 _PRESET_NAME = re.compile(r"(?!noise\d+$)[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names are parts of folder names, and results of noisy states are listed as PRESET+noise50."""
@@ -522,12 +644,21 @@ def preset(name: str, **changes: Any) -> Config:
     """The config of a preset.
 
     Args:
-        name: One of `PRESETS`, or several joined by +: `quick+no-infonce`. Of two that change the same setting the
+        name: One of `dr_q.PRESETS`, or several joined by + (`"quick+no-infonce"`). If two change the same setting, the
             last one wins.
-        changes: Further changes by field name.
+        **changes: Further settings of `dr_q.Config`, by name.
+
+    Returns:
+        The config.
 
     Raises:
-        ConfigError: For an unknown preset or setting, or a value that is not allowed.
+        ConfigError: The preset or a setting is unknown, or a value is not allowed.
+
+    Example:
+        ```python
+        config = dr_q.preset("dr.q")
+        small = dr_q.preset("quick+no-infonce", batch_size=64)
+        ```
     """
     changes = current_names(changes, Config)
     check_names(changes)
@@ -578,10 +709,10 @@ def add_presets(presets: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def load_presets(path: str | Path) -> list[str]:
-    """Make the presets of a TOML file known by name in this process.
+    """Add the presets of a TOML file to `dr_q.PRESETS`, for this process.
 
-    Each table of the file is a preset. `base` names the preset that it starts from (dr.q if it is left out; also one
-    that the file defines above it, or several joined by +); everything else is a setting of `Config`.
+    Each table of the file is a preset. `base` names the preset that it starts from: `dr.q` if it is left out, one that
+    the file defines above it, or several joined by +. Every other entry is a setting of `dr_q.Config`.
 
     Args:
         path: The file.
@@ -590,12 +721,14 @@ def load_presets(path: str | Path) -> list[str]:
         The names of its presets.
 
     Raises:
-        ConfigError: For a file that cannot be read so.
+        ConfigError: The file cannot be read, has no preset, or has an unknown setting or a value that is not allowed.
 
     Example:
-        >>> dr_q.load_presets("mine.toml")  # doctest: +SKIP
-        ['large-batch', 'large-batch-slow-fade']
-        >>> dr_q.train("dmc/walker-run", preset="large-batch")  # doctest: +SKIP
+        ```python
+        Path("mine.toml").write_text('[large-batch]\\nbase = "quick"\\nbatch_size = 512')
+        names = dr_q.load_presets("mine.toml")  # ["large-batch"]
+        config = dr_q.preset("large-batch")
+        ```
     """
     path = Path(path)
     try:

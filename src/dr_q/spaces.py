@@ -20,30 +20,42 @@ class Vector:
     """A part of an observation that is a float32 vector."""
 
     size: int
-    """Length of one step's vector."""
+    """Length of the vector of one step."""
     stack: int = 1
     """Steps joined in one observation, oldest first."""
     fields: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """What the vector is joined from, where the environment itself gives something else: paths (`at_path`) and shapes
-    in a Dict or Tuple, or one field without a path for what is no vector."""
+    """The entries of the environment's Dict or Tuple that the vector is joined from: path (keys with / between) and
+    shape of each. One entry with an empty path stands for an array of another shape. Empty for a plain vector."""
     choices: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
-    """Which of the fields are choices, given as joined one-hot vectors: path, how many values each has, and the first
-    value of each."""
+    """The fields that are discrete, which the vector has as joined one-hot vectors: path, number of values of each
+    choice, and first value of each choice."""
 
     def sizes(self) -> "Vector":
-        """The same without its fields, unless they say which numbers are one-hot."""
+        """The same part without `fields`, unless these say which numbers are one-hot.
+
+        Returns:
+            The part that compiled functions depend on.
+        """
         return self if self.choices else dataclasses.replace(self, fields=())
 
     @property
     def is_number(self) -> np.ndarray:
-        """Which entries of one step's vector are numbers; the others are of one-hot vectors. What noise adds are."""
+        """For each entry of one step's vector, whether it is a number; the others are entries of one-hot vectors."""
         hot = {path: sum(choices) for path, choices, _ in self.choices}
         found = [np.full(hot.get(path, math.prod(shape)), path not in hot) for path, shape in self.fields if hot]
         known = np.concatenate([np.zeros(0, bool), *found])
         return np.concatenate([known, np.ones(self.size - known.size, bool)])
 
     def component(self, index: int, name: str) -> str:
-        """A name of one entry, for messages: its key in the environment's Dict where it has one, `'arm/speed'[1]`."""
+        """The name of one entry, for messages: its key in the environment's Dict if it has one, `'arm/speed'[1]`.
+
+        Args:
+            index: Index of the entry in the vector.
+            name: Name of the part.
+
+        Returns:
+            The name.
+        """
         hot = {path: sum(choices) for path, choices, _ in self.choices}
         at = index % self.size
         for path, shape in self.fields:
@@ -57,44 +69,46 @@ class Vector:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the part in an observation."""
+        """Shape of the part in an observation: (size x stack,)."""
         return (self.size * self.stack,)
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Shape of what the replay stores of it for each step."""
+        """Shape of what the replay stores for each step: (size,)."""
         return (self.size,)
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of its values."""
+        """Data type of its values: float32."""
         return np.dtype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """A part of an observation that is a stack of uint8 frames, joined along the channels, oldest first."""
+    """A part of an observation that is a stack of uint8 frames, joined along the channel axis, oldest first."""
 
     channels: int
     """Channels of one frame."""
     height: int
+    """Height of a frame in pixels."""
     width: int
+    """Width of a frame in pixels."""
     stack: int = 1
     """Frames in one observation."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the part in an observation: (stacked channels, height, width)."""
+        """Shape of the part in an observation: (channels x stack, height, width)."""
         return (self.channels * self.stack, self.height, self.width)
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Shape of what the replay stores of it for each step: one frame."""
+        """Shape of what the replay stores for each step, one frame: (channels, height, width)."""
         return (self.channels, self.height, self.width)
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of its values."""
+        """Data type of its values: uint8."""
         return np.dtype(np.uint8)
 
 
@@ -131,33 +145,78 @@ def one_hot(values: Any, choices: tuple[int, ...], start: tuple[int, ...]) -> np
     index = np.asarray(values) - np.asarray(start)
     if not (np.equal(index, np.round(index)).all() and (index >= 0).all() and (index < np.asarray(choices)).all()):
         raise ValueError(f"{np.asarray(values).tolist()} is not among {choices} choices")
-    hot = [np.eye(n, dtype=np.float32)[index[..., i].astype(np.int64)] for i, n in enumerate(choices)]
-    return np.concatenate(hot, axis=-1)
+    hot = np.zeros((*index.shape[:-1], sum(choices)), np.float32)
+    first = np.cumsum((0, *choices[:-1]))
+    np.put_along_axis(hot, index.astype(np.int64) + first, 1.0, axis=-1)
+    return hot
 
 
 @dataclasses.dataclass(frozen=True)
 class ObsSpec:
-    """The named parts of an observation, in the environment's order."""
+    """The named parts of an observation, in the environment's order.
+
+    An observation is a dict with an array for each part. An observation that is one vector or one image has a single
+    part, `"obs"`.
+
+    Example:
+        ```python
+        plain = dr_q.ObsSpec.vector(17)
+        both = dr_q.ObsSpec((("camera", dr_q.Image(3, 84, 84, stack=3)), ("joints", dr_q.Vector(7))))
+        shape = both["camera"].shape  # (9, 84, 84)
+        ```
+    """
 
     parts: tuple[tuple[str, Part], ...]
+    """Name and `Vector` or `Image` of each part."""
 
     @staticmethod
     def single(part: Part) -> "ObsSpec":
-        """An observation of one part."""
+        """An observation with one part, named `"obs"`.
+
+        Args:
+            part: The part.
+
+        Returns:
+            The specification.
+        """
         return ObsSpec(((SINGLE, part),))
 
     @staticmethod
     def vector(size: int) -> "ObsSpec":
-        """A plain vector."""
+        """An observation that is one vector.
+
+        Args:
+            size: Its length.
+
+        Returns:
+            The specification.
+        """
         return ObsSpec.single(Vector(size))
 
     @staticmethod
     def image(channels: int, height: int, width: int, stack: int) -> "ObsSpec":
-        """A plain stack of frames."""
+        """An observation that is one stack of frames.
+
+        Args:
+            channels: Channels of one frame.
+            height: Height of a frame in pixels.
+            width: Width of a frame in pixels.
+            stack: Frames in one observation.
+
+        Returns:
+            The specification.
+        """
         return ObsSpec.single(Image(channels, height, width, stack))
 
     def __getitem__(self, name: str) -> Part:
-        """The part of that name."""
+        """The part with a name.
+
+        Args:
+            name: The name of a part.
+
+        Returns:
+            The part.
+        """
         return dict(self.parts)[name]
 
     @property
@@ -167,7 +226,7 @@ class ObsSpec:
 
     @property
     def stack(self) -> int:
-        """The longest stack among the parts; 1 where nothing is stacked."""
+        """The longest stack among the parts; 1 if nothing is stacked."""
         return max(part.stack for _, part in self.parts)
 
     @property
@@ -176,11 +235,26 @@ class ObsSpec:
         return sum(math.prod(part.frame_shape) * part.dtype.itemsize for _, part in self.parts)
 
     def zero_frames(self, *leading: int) -> dict[str, np.ndarray]:
-        """What the replay stores of observations, zeros, with leading axes."""
+        """Arrays of zeros with the shapes that the replay stores.
+
+        Args:
+            *leading: Sizes of leading axes.
+
+        Returns:
+            An array for each part, [*leading, *frame_shape].
+        """
         return {name: np.zeros((*leading, *part.frame_shape), part.dtype) for name, part in self.parts}
 
     def newest_frames(self, obs: Obs, axis: int = 0) -> dict[str, Any]:
-        """The newest step of each part, as the replay stores it; `axis` is that of channels or the vector's entries."""
+        """The newest step of each part, as the replay stores it.
+
+        Args:
+            obs: Observations, an array for each part.
+            axis: The axis of an image's channels and of a vector's entries; the axes before it are batch axes.
+
+        Returns:
+            The newest frame of each part.
+        """
         before = (slice(None),) * axis
         return {
             name: obs[name][(*before, slice(obs[name].shape[axis] - part.frame_shape[0], None))]
@@ -190,35 +264,35 @@ class ObsSpec:
 
 @dataclasses.dataclass(frozen=True)
 class ContinuousActions:
-    """Real numbers with bounds; agents act in [-1, 1] in every dimension (D4)."""
+    """Real-valued actions with bounds. Agents act in [-1, 1] in every dimension (D4)."""
 
     low: tuple[float, ...]
     """Lower bounds in the environment's own units, one for each dimension."""
     high: tuple[float, ...]
-    """Upper bounds."""
+    """Upper bounds in the environment's own units."""
     shape: tuple[int, ...] | None = None
-    """Shape of the environment's own actions, where they are not vectors."""
+    """Shape of the environment's own actions; None for vectors."""
 
     @property
     def dim(self) -> int:
-        """Size of the vector that the networks give and take."""
+        """Size of the vector that the networks return and take."""
         return len(self.low)
 
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteActions:
-    """Choices; agents act in one-hot vectors, joined where there are several choices at once."""
+    """Discrete actions. Agents act in one-hot vectors, joined if an action consists of several choices."""
 
     choices: tuple[int, ...]
-    """How many values each choice has."""
+    """Number of values of each choice."""
     start: tuple[int, ...] = ()
-    """The first value of each, where it is not 0."""
+    """The first value of each choice; empty if all are 0."""
     shape: tuple[int, ...] = ()
     """Shape of the environment's own actions; () for a single number."""
 
     @property
     def dim(self) -> int:
-        """Size of the vector that the networks give and take."""
+        """Size of the vector that the networks return and take: the sum of `choices`."""
         return sum(self.choices)
 
 
@@ -226,13 +300,27 @@ ActionSpec = ContinuousActions | DiscreteActions
 
 
 class Spaces(NamedTuple):
-    """What an agent must know of an environment; hashable."""
+    """Observations and actions of an environment, as the agent sees them. It is hashable.
+
+    Example:
+        ```python
+        spaces = dr_q.Spaces(dr_q.ObsSpec.vector(17), dr_q.ContinuousActions(low=(-1.0,) * 6, high=(1.0,) * 6))
+        policy = dr_q.load("runs/walker")
+        print(policy.spaces.obs.parts, policy.spaces.action.dim)
+        ```
+    """
 
     obs: ObsSpec
+    """The parts of an observation."""
     action: ActionSpec
+    """`ContinuousActions` or `DiscreteActions`."""
 
     def sizes(self) -> "Spaces":
-        """The same without what adapters alone need (bounds, fields, first values); what programs are compiled for."""
+        """The same spaces without what only adapters need: bounds, fields and first values.
+
+        Returns:
+            The spaces that compiled functions depend on. Two environments fit the same agent if theirs are equal.
+        """
         parts = tuple((name, part.sizes() if isinstance(part, Vector) else part) for name, part in self.obs.parts)
         action = self.action
         if isinstance(action, ContinuousActions):
@@ -275,11 +363,14 @@ def random_unit_action(spec: ActionSpec, rng: np.random.Generator) -> np.ndarray
     """A uniform action as agents give it: in [-1, 1], or one-hot."""
     if isinstance(spec, ContinuousActions):
         return rng.uniform(-1, 1, spec.dim)
-    return np.concatenate([np.eye(count, dtype=np.float32)[rng.integers(count)] for count in spec.choices])
+    return one_hot([rng.integers(count) for count in spec.choices], spec.choices, (0,) * len(spec.choices))
 
 
-def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from what agents give, with any leading axes, to an environment's own actions."""
+def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], Any]:
+    """The function from what agents give, with any leading axes, to an environment's own actions.
+
+    One `Discrete` action is a number, as in Gymnasium: an array of no dimensions cannot be the key of a dict.
+    """
     if isinstance(spec, DiscreteActions):
         return functools.partial(_chosen, spec)
     scale, shape = ActionScale(spec), (spec.dim,) if spec.shape is None else spec.shape
@@ -291,12 +382,12 @@ def to_env_action(spec: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
     return scaled
 
 
-def _chosen(spec: DiscreteActions, action: np.ndarray) -> np.ndarray:
+def _chosen(spec: DiscreteActions, action: np.ndarray) -> np.ndarray | np.int64:
     """The values of joined one-hot vectors."""
     ends = np.cumsum(spec.choices)[:-1]
     picked = np.stack([part.argmax(-1) for part in np.split(np.asarray(action), ends, axis=-1)], axis=-1)
     values = picked + np.asarray(spec.start or (0,) * len(spec.choices))
-    return values.reshape((*values.shape[:-1], *spec.shape))
+    return values.reshape((*values.shape[:-1], *spec.shape))[()]
 
 
 class ActionScale:

@@ -34,6 +34,37 @@ def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
     assert any(line.startswith("compiled in") for line in lines)
 
 
+def test_bench_with_several_environments_counts_their_transitions(monkeypatch):
+    """A round of 3 environments is 3 agent steps and 3 updates."""
+    monkeypatch.setattr(benchmark, "EXPLORE", 60)
+    rounds: list[list[int | None]] = []
+    timed = benchmark._run
+
+    def run(stepper, updates, own=None):
+        rounds.append(list(updates))
+        return timed(stepper, rounds[-1], own)
+
+    monkeypatch.setattr(benchmark, "_run", run)
+    settings = make_settings(toys.Walk, changes=tiny.SIZES, num_envs=3, steps=400)
+    figures = benchmark.bench(settings, 15, in_process=True)
+    assert (figures.steps, figures.envs) == (21, 3), "two target periods of 10 updates, in whole rounds"
+    assert rounds[1:] == [[None] * 20, [0, 3, 6, 9], [0, 3, 6, 9, 12, 15, 18]]
+    assert figures.seed_steps_per_s == pytest.approx(3 * 1000 / figures.step)
+    assert sum(figures.parts.values()) == pytest.approx(figures.step, rel=0.2)
+    assert "1 seeds of 3 environments, replay of" in figures.markdown()
+    assert "round of all seeds" in figures.markdown()
+
+
+def test_bench_takes_the_number_of_environments(monkeypatch):
+    def stop(settings, *_, **__) -> NoReturn:
+        raise OpenedError(settings.num_envs)
+
+    monkeypatch.setattr(benchmark, "bench", stop)
+    with pytest.raises(OpenedError) as opened:
+        main(["bench", "gym/Pendulum-v1", "--envs", "4"])
+    assert opened.value.args == (4,)
+
+
 class OpenedError(Exception):
     pass
 

@@ -81,6 +81,16 @@ class ImageGoal(gymnasium.Env):
         return self.observe(), before - abs(self.x - self.goal), False, self.t == self.LENGTH, {}
 
 
+class ImageGoalSigns(ImageGoal):
+    """The same in three steps: the reward is 1 for a step towards the goal and -1 for one away from it."""
+
+    LENGTH = 3
+
+    def step(self, action):
+        obs, progress, _, ended, info = super().step(action)
+        return obs, float(np.sign(progress)), ended, False, info
+
+
 class Nested(Toy):
     """Everything at once: a Tuple in a Dict, images of two sizes, choices, bits, a matrix."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.wrappers import TimeLimit, TransformAction
 
 from dr_q.envs import (
@@ -191,6 +191,24 @@ def test_images_of_gymnasium_are_stacked_channels_first():
     np.testing.assert_array_equal(obs[:, 0, 0], [2, 2, 2, 3, 3, 3, 4, 4, 4])
 
 
+class NoChoices(toys.Toy):
+    action_space = MultiDiscrete([])
+
+
+class HugeBounds(toys.Toy):
+    """Finite, and as good as none."""
+
+    action_space = Box(-1e300, 1e300, (2,), np.float64)
+
+
+class LargestFloats(toys.Toy):
+    action_space = Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (1,), np.float32)
+
+
+class LargeBounds(toys.Toy):
+    action_space = Box(-1e6, 1e6, (1,), np.float32)
+
+
 @pytest.mark.parametrize(
     ("toy", "message"),
     [
@@ -202,15 +220,43 @@ def test_images_of_gymnasium_are_stacked_channels_first():
         (toys.NotMade, r"NotMade cannot be made: RuntimeError: no robot there \(.*toys.py, line \d+\)"),
         (toys.Leaves, r"Leaves cannot be made: SystemExit: 3 \(.*toys.py, line \d+\)"),
         (toys.TextObs, "TextObs has observations in .* DR.Q needs Box, Discrete, .*TransformObservation"),
-        (toys.WholeActions, r"actions in Box\(0, 10, \(2,\), int32\); DR.Q gives real numbers"),
-        (toys.NoActions, "DR.Q gives real numbers, at least one"),
+        (toys.WholeActions, r"actions in Box\(0, 10, \(2,\), int32\); DR.Q needs floats.*wrappers.TransformAction"),
+        (toys.NoActions, "NoActions has actions in Box.*, which is empty; .*wrappers.TransformAction"),
+        (NoChoices, r"NoChoices has actions in MultiDiscrete.*, which is empty; .*wrappers.TransformAction"),
+        (HugeBounds, r"HugeBounds has actions in .* finite bounds within \+-1e\+06.*wrappers.TransformAction"),
+        (LargestFloats, r"LargestFloats has actions in .* finite bounds within \+-1e\+06.*wrappers.TransformAction"),
         (toys.TinyPixels, r"images of \(30, 84, 3\) .* at least 31 x 31; wrap it to give larger ones"),
         (toys.ChannelsFirst, r"images of \(3, 84, 84\) .* at least 31 x 31; channels come last: wrap it to move them"),
     ],
 )
 def test_what_cannot_be_is_refused(toy, message):
-    with pytest.raises(TaskError, match=message):
+    with pytest.raises(TaskError, match=message) as caught:
         make_env(toy)
+    assert "\n" not in str(caught.value)
+
+
+def test_large_bounds_are_the_environment_s_own_matter():
+    env = make_env(LargeBounds)
+    assert isinstance(env.spec.action, ContinuousActions)
+    assert env.spec.action.high == (1e6,)
+
+
+class HalfActions(toys.Toy):
+    """Actions of float16, whose bounds float32 has no room to round out of."""
+
+    action_space = Box(-0.1, 0.3, (2,), np.float16)
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return self.observe(), float(action[0]), False, False, {}
+
+
+def test_actions_of_float16_are_in_their_space():
+    env = make_env(HalfActions)
+    env.reset(0)
+    rng = np.random.default_rng(0)
+    for action in (-np.ones(2), np.ones(2), *rng.uniform(-1, 1, (50, 2))):
+        env.step(action.astype(np.float32))
 
 
 class ClosesOnce(toys.ComplexActions):

@@ -14,6 +14,7 @@ from dr_q.spaces import (
     Vector,
     at_path,
     one_hot,
+    random_unit_action,
     spaces_from_json,
     spaces_to_json,
 )
@@ -102,6 +103,35 @@ class Empty(toys.Toy):
     observation_space = spaces.Dict({})
 
 
+class NoNumbers(toys.Toy):
+    observation_space = spaces.Box(-1, 1, (0,), np.float32)
+
+
+class NoNumbersInADict(toys.Toy):
+    observation_space = spaces.Dict({"a": spaces.Box(-1, 1, (0,)), "b": spaces.MultiDiscrete([])})
+
+
+class NoNumbersNextToAnImage(toys.Toy):
+    observation_space = spaces.Dict({"camera": spaces.Box(0, 255, (64, 64, 3), np.uint8), "x": spaces.Box(-1, 1, (0,))})
+
+
+class NoChannels(toys.Toy):
+    observation_space = spaces.Box(0, 255, (64, 64, 0), np.uint8)
+
+
+class NothingToSay(toys.Toy):
+    """One entry is empty, the vector of all is not."""
+
+    observation_space = spaces.Dict({"none": spaces.Box(-1, 1, (0,)), "x": spaces.Box(-1, 1, (2,))})
+
+    def observe(self):
+        return {"none": np.zeros(0, np.float32), "x": np.ones(2, np.float32)}
+
+
+def test_an_empty_entry_adds_nothing_to_a_vector():
+    np.testing.assert_array_equal(make_env(NothingToSay).reset(0)[SINGLE], [1, 1])
+
+
 def test_a_dict_of_one_image():
     env = make_env(OneImage)
     assert env.spec.obs == ObsSpec.single(Image(4, 40, 32, stack=3))
@@ -119,6 +149,10 @@ def test_small_arrays_of_bytes_are_numbers():
         (Turned, r"images of \(3, 64, 64\) .*channels come last: wrap it to move them: .*TransformObservation"),
         (WithText, r"WithText has observations in Text.*; DR.Q needs Box, Discrete.*TransformObservation"),
         (Empty, r"Empty has observations in Dict\(\); DR.Q needs Box"),
+        (NoNumbers, r"NoNumbers has observations in Box.*, which is empty; .*wrappers.TransformObservation"),
+        (NoNumbersInADict, r"NoNumbersInADict has observations in Dict.*, which is empty; .*TransformObservation"),
+        (NoNumbersNextToAnImage, r"has observations 'x' in Box.*, which is empty; "),
+        (NoChannels, r"NoChannels has observations in Box.*\(64, 64, 0\), uint8\), which is empty; "),
     ],
 )
 def test_what_cannot_be_observed_is_refused(toy, message):
@@ -141,13 +175,16 @@ class Wrong(mixed_toys.ImageGoal):
     [
         ({"camera": np.zeros((32, 32, 1), np.uint8)}, "gave an observation with camera; its observation space is Dict"),
         ({"camera": np.zeros((32, 31, 1), np.uint8), "position": [0.0]}, r"gave an image of shape \(32, 31, 1\)"),
+        ({"camera": np.full((32, 32, 1), 0.5), "position": [0.0]}, "gave an image of float64; its space has uint8"),
+        ({"camera": np.full((32, 32, 1), 300), "position": [0.0]}, "gave an image of int64; .*TransformObservation"),
         ({"camera": np.zeros((32, 32, 1), np.uint8), "position": [np.nan]}, "NaN or infinite in 'position'"),
     ],
 )
 def test_an_observation_that_is_not_of_its_space(gives, message, monkeypatch):
     monkeypatch.setattr(Wrong, "gives", gives)
-    with pytest.raises(EnvError, match=message):
+    with pytest.raises(EnvError, match=message) as caught:
         make_env(Wrong).reset(0)
+    assert "\n" not in str(caught.value)
 
 
 def test_noise_is_appended_to_the_first_vector_of_several_parts():
@@ -176,3 +213,14 @@ def test_one_hot_refuses_what_is_no_choice():
     for wrong in ([2, 3], [0, 2], [0, 5], [0.5, 3]):
         with pytest.raises(ValueError, match="is not among"):
             one_hot(wrong, (2, 2), (0, 3))
+
+
+def test_one_hot_vectors_take_the_memory_of_their_entries_alone():
+    """Of a million choices: a matrix of all one-hot vectors would take terabytes."""
+    many = 1_000_000
+    rows = one_hot([[3, many - 1], [0, 0]], (4, many), (0, 0))
+    assert (rows.shape, rows.dtype, rows.sum()) == ((2, 4 + many), np.float32, 4)
+    assert np.flatnonzero(rows[0]).tolist() == [3, 4 + many - 1]
+    drawn = random_unit_action(DiscreteActions((many, 3)), np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    assert np.flatnonzero(drawn).tolist() == [rng.integers(many), many + rng.integers(3)]

@@ -13,11 +13,12 @@ from gymnasium import spaces
 
 import dr_q
 from dr_q.cli import main
-from dr_q.diagnostics.check import check_env
 from dr_q.envs import make_env
 from dr_q.envs.probe import probe
+from dr_q.kit import is_installed
 from dr_q.spaces import Vector
 from tests.envs import toys
+from tests.envs.toys import Forgetful
 
 
 def probed(env: type) -> tuple[str, ...]:
@@ -30,6 +31,8 @@ class FirstStepFails(toys.Walk):
 
 
 class Large(toys.Walk):
+    observation_space = spaces.Box(-1e6, 1e6, (1,), np.float32)
+
     def observe(self):
         return super().observe() + 5_000
 
@@ -62,18 +65,60 @@ class NanInADict(toys.Toy):
         return 0.0, False, False
 
 
+class Endless(toys.Walk):
+    def step(self, action):
+        obs, reward, *_ = super().step(action)
+        return obs, reward, False, False, {}
+
+
+class OutOfBounds(toys.Walk):
+    observation_space = spaces.Box(-0.01, 0.01, (1,), np.float32)
+
+
+class FloatImage(toys.Toy):
+    observation_space = spaces.Box(0, 1, (36, 36, 3), np.float32)
+
+    def observe(self):
+        return np.full((36, 36, 3), 0.5, np.float32)
+
+    def outcome(self, action):
+        return 0.0, self.t == 9, False
+
+
 def test_a_good_environment_has_nothing_to_say():
     assert probed(toys.Walk) == ()
 
 
 def test_what_a_run_says_of_an_environment_that_it_can_train_on():
-    (said,) = probed(toys.Forgetful)
+    (said,) = probed(Forgetful)
     assert said.startswith(
         "a second environment with the same seed and actions gave something else at step 1; give reset"
     )
-    (said,) = probed(Large)
-    assert said.startswith("observations reach ")
-    assert "in component 0; normalise them" in said
+    assert probed(Large) == ()  # the run itself warns of it, if it does not normalise them
+    (said,) = probed(FloatImage)
+    assert said.startswith("obs of shape (36, 36, 3) is taken for 3,888 plain numbers; if it is an image, give uint8")
+
+
+def test_what_a_check_warns_of_can_be_trained_on(capsys):
+    for env in (Large, Endless, OutOfBounds, FloatImage, Forgetful):
+        gymnasium.register("drq-warned-v0", entry_point=f"{__name__}:{env.__name__}", disable_env_checker=True)
+        try:
+            assert main(["check", "gym/drq-warned-v0", "--steps", "40"]) == 0
+        finally:
+            gymnasium.registry.pop("drq-warned-v0")
+        *lines, last = capsys.readouterr().out.splitlines()
+        assert last == "gym/drq-warned-v0 can be trained on; look at what is marked with !"
+        (warned,) = [line for line in lines if not line.startswith("ok  ") and "ends of episodes" not in line] or [""]
+        ends = [line for line in lines if line.startswith("!   ends of episodes: no episode ended in 40 random steps")]
+        expected = {
+            Large: "!   size of observations: observations reach 5",
+            Endless: "",
+            OutOfBounds: "!   bounds of observations: component 0 reaches ",
+            FloatImage: "!   images: obs of shape (36, 36, 3) is taken for 3,888 plain numbers  ->  if it is an image",
+            Forgetful: "!   repeated: a second environment",
+        }[env]
+        assert warned.startswith(expected)
+        assert bool(ends) == (env is Endless)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +140,15 @@ def test_an_environment_that_fails_is_refused_before_anything_is_compiled(env, m
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_of_a_package_s_name_is_no_package(tmp_path, monkeypatch):
+    """W&B leaves a folder `wandb` where it ran."""
+    (tmp_path / "absent_package").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not is_installed("absent_package")
+    assert is_installed("numpy")
+    assert not is_installed("no_such_package")
+
+
 def test_a_missing_package_is_found_before_anything_is_compiled(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("dr_q.training.loop.training_pool", lambda *_, **__: pytest.fail("a simulator was started"))
@@ -107,7 +161,9 @@ def test_a_missing_package_is_found_before_anything_is_compiled(tmp_path, monkey
 def test_check_reports_what_it_finds(capsys):
     assert main(["check", "gym/Pendulum-v1", "--steps", "250"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("ok  made: Pendulum-v1: TimeLimit<OrderEnforcing<PassiveEnvChecker<PendulumEnv")
+    assert lines[0].startswith("ok  made: Pendulum-v1: TimeLimit<OrderEnforcing<PassiveEnvChecker<PendulumEnv>>>")
+    assert "ok  actions: 1 number from -2 to 2" in lines
+    assert "ok  bounds of observations: within the declared space" in lines
     assert "ok  observations: obs vector (3,)" in lines
     assert "ok  episode length: truncated after 200 steps" in lines
     assert "ok  repeated: a second environment with the same seed and actions gave the same" in lines
@@ -126,7 +182,7 @@ def test_a_check_of_an_environment_that_fails_ends_there(capsys):
         out := capsys.readouterr().out
     )
     assert out.splitlines()[-1] == "gym/drq-nan-v0 can be trained on, once what is marked with -- is fixed"
-    found = list(check_env(toys.Walk, 10))
+    found = list(dr_q.check_env(toys.Walk, 100))
     assert all(finding.ok for finding in found)
 
 

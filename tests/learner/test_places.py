@@ -23,7 +23,7 @@ from dr_q.settings import make_settings
 from dr_q.spaces import SINGLE, ContinuousActions, Image, ObsSpec, Spaces
 from dr_q.training import plan as plans
 from dr_q.training.plan import GIB, Memory, main_memory, make_plan, plan_for
-from tests.envs import toys
+from tests.envs import mixed_toys, toys
 from tests.training import tiny
 from tests.training.test_resume import assert_same
 
@@ -131,6 +131,36 @@ def test_a_run_with_little_device_memory_keeps_frames_on_the_host_and_resumes_to
     dr_q.train(toys.Walk, steps=80, out=broken, device_memory=little, **settings)
     dr_q.train(toys.Walk, resume=broken, steps=tiny.STEPS, device_memory=little, quiet=True)
     assert_same(whole, broken)
+
+
+@pytest.mark.slow
+def test_mixed_observations_of_several_environments_with_frames_on_the_host_resume_to_the_byte(tmp_path, capsys):
+    """2 seeds of 3 environments; the first checkpoint is between two target copies."""
+    sizes = {**tiny.SIZES, "batch_size": 4, "exploration_steps": 108, "target_period": 4, "replay_capacity": 60}
+    lanes = {"seeds": 2, "num_envs": 3}
+    settings = {**tiny.RUN, **sizes, **lanes, "eval_every": 114, "eval_episodes": 1, "checkpoint_every": 114}
+    settings |= {"in_process": True, "quiet": False}
+    needed = plan_of(make_settings(mixed_toys.ImageGoal, steps=tiny.STEPS, changes=sizes, **lanes), 1 * GIB)
+    assert needed.spec.capacity == 60
+    without_frames = sum(part.size for part in needed.parts if "observations" not in part.what)
+    little = (without_frames + 1) / GIB
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    dr_q.train(mixed_toys.ImageGoal, steps=tiny.STEPS, out=whole, device_memory=little, **settings)
+    assert "in host memory" in capsys.readouterr().out
+    dr_q.train(mixed_toys.ImageGoal, steps=114, out=broken, device_memory=little, **settings)
+    more = {"device_memory": little, "quiet": True, "in_process": True}
+    dr_q.train(mixed_toys.ImageGoal, resume=broken, steps=tiny.STEPS, **more)
+    assert_same(whole, broken)
+
+
+def test_the_plan_gives_each_environment_the_same_slots():
+    settings = make_settings(toys.Walk, steps=1_000, num_envs=3, changes={**tiny.SIZES, "replay_capacity": 100})
+    plan = plan_of(settings, 1 * GIB)
+    assert (plan.spec.capacity, plan.spec.lanes) == (99, 3)
+    assert any("replay of 99 slots" in line for line in plan.lines())
+    few = make_settings(toys.Walk, steps=1_000, num_envs=3, changes={**tiny.SIZES, "replay_capacity": 41})
+    with pytest.raises(ConfigError, match=r"must be at least 42 for windows of 5 .* in each of 3 environments, got 41"):
+        plan_of(few, 1 * GIB)
 
 
 def test_memory_is_no_more_than_a_container_or_scheduler_allows(tmp_path):

@@ -1,5 +1,6 @@
 """Policies of discrete actions: the largest logit, in the environment's own numbers."""
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,6 +85,21 @@ def test_the_environment_gets_its_own_numbers():
         env.step(np.eye(4, dtype=np.float32)[choice])
     env.step(np.zeros(4, np.float32))  # what a seed that has diverged does
     assert made[0].got == [2, -1, 1, -1]
+
+
+def test_one_choice_is_a_number_that_can_be_the_key_of_a_dict(tmp_path):
+    """FrozenLake looks its outcome up in a dict: an array of no dimensions cannot be looked up."""
+    env = make_env("gym/FrozenLake-v1")
+    obs = env.reset(0)
+    assert env.step(np.eye(4, dtype=np.float32)[1]).obs[SINGLE].shape == obs[SINGLE].shape
+    policy, own = policy_of("gym/FrozenLake-v1", tmp_path / "run"), gymnasium.make("FrozenLake-v1")
+    exported = export_policy(tmp_path / "run", tmp_path / "out", precision="float32", episodes=0).folder
+    for acting in (policy, policy.episode(), dr_q.load(exported)):
+        seen, _ = own.reset(seed=0)
+        action = acting.act(seen)
+        assert isinstance(action, np.int64)
+        own.step(action)
+    assert isinstance(policy.act(np.arange(3)), np.ndarray)
 
 
 def test_exploring_samples_every_action_and_random_actions_are_uniform():

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +18,7 @@ import dr_q
 from dr_q.cli import main
 from dr_q.envs import make_env
 from dr_q.policies import export
-from dr_q.policies.export import export_policy
+from dr_q.policies.export import Format, check_choice, export_policy
 from dr_q.policies.policy import Policy
 from dr_q.policies.portable import check, forms, portable_policy
 from dr_q.policies.portable.check import LARGEST_DIFFERENCE
@@ -154,6 +154,8 @@ def test_an_export_plays_as_the_policy_does(case, form, tmp_path, monkeypatch):
     for _ in range(5):
         action, expected = act(obs), playing.act(obs)
         assert action.shape == expected.shape
+        is_number = isinstance(own.action_space, spaces.Discrete)  # as `space.sample()` gives it
+        assert isinstance(action, np.integer) == isinstance(expected, np.integer) == is_number
         assert own.action_space.contains(action.astype(own.action_space.dtype))
         np.testing.assert_allclose(action, expected, rtol=1e-6, atol=2e-5)
         obs = own.step(action)[0]
@@ -273,10 +275,37 @@ def test_a_card_is_ready_for_a_hub(tmp_path):
     assert result["metrics"][0]["value"] == f"{done.returns.mean():.2f} +/- {done.returns.std():.2f}"
     assert "# gym/Pendulum-v1, dr.q, seed 0, 5,000 agent steps" in text
     assert "| mean of all 3 seeds of the run, then | -170.0 [-219.7, -120.3] |" in text  # Student's t, 2 degrees
-    assert "| this file, 2 fresh episodes |" in text
+    assert "| these weights, 2 fresh episodes played by dr-q |" in text
     assert "from policy import Policy" in text
     assert "`dr-q train gym/Pendulum-v1 --seeds 3`" in text
     assert "Versions: dr-q 0.1.0, jax 0.10.2." in text
     assert "zs_dim 16" in text  # it differs from the preset
     assert '"discount": 0.99' in text
     assert f"the actions of this export differ by at most {done.difference:.1e} from the policy's" in text
+
+
+def test_a_card_of_the_best_policy_has_the_scores_that_did_not_choose_it(tmp_path):
+    policy_of("gym/Pendulum-v1", tmp_path / "run")
+    file = tmp_path / "run" / "policy" / "policy.json"
+    record = json.loads(file.read_text())
+    record |= {"returns": {"0": -100.0, "1": -120.0}, "agent_steps_of": {"0": 60, "1": 80}}
+    file.write_text(json.dumps(record))
+    export_policy(tmp_path / "run", tmp_path / "unmeasured", episodes=0)
+    assert "mean of" not in (tmp_path / "unmeasured" / "README.md").read_text()
+    file.write_text(json.dumps({**record, "fresh_returns": {"0": -150.0, "1": -190.0}, "fresh_episodes": 2}))
+    export_policy(tmp_path / "run", tmp_path / "out", episodes=0)
+    _, header, text = (tmp_path / "out" / "README.md").read_text().split("---\n", 2)
+    said = "| mean of the best policies of all 2 seeds of the run, measured again on fresh episodes | -170.0"
+    assert said in text
+    assert yaml.safe_load(header)["model-index"][0]["results"][0]["metrics"][0]["value"] == "-150.00"
+
+
+def test_forms_that_there_are_not_are_refused_in_one_line():
+    with pytest.raises(dr_q.ConfigError, match="form must be safetensors, onnx, numpy or torch, got 'tf'"):
+        check_choice("form", "tf", get_args(Format))
+
+
+def test_the_bound_of_float16_is_twice_what_was_measured():
+    measured = json.loads((ROOT / "benchmarks" / "results" / "float16.json").read_text())["policies"]
+    largest = max(x for one in measured for how in ("rounding", "stand-in for rounding") for x in one[how].values())
+    assert 2 * largest <= check.LARGEST_FLOAT16_DIFFERENCE <= 2.5 * largest

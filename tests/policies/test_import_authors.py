@@ -13,12 +13,14 @@ import pytest
 
 import dr_q
 from dr_q import agent as drq
-from dr_q.agent.named_arrays import fill_tree
+from dr_q.agent.named_arrays import fill_tree, named_arrays
 from dr_q.cli import main
-from dr_q.config import config_from_json
+from dr_q.config import config_from_json, preset
+from dr_q.learner import Learner, LearnerSpec
 from dr_q.networks import critic_from_torch
 from dr_q.policies.torch_files import read_saved_variables, read_state_dict
 from dr_q.run_folder import policy_file, policy_record, read_policy_weights
+from dr_q.training.initial_weights import read_initial_weights
 
 AGENTS = Path(__file__).parents[1] / "data" / "authors-agent"
 TASKS = {"pendulum": "gym/Pendulum-v1", "cartpole": "gym/CartPole-v1"}
@@ -75,13 +77,46 @@ def test_its_file_holds_all_weights_of_the_online_networks(saved):
     np.testing.assert_array_equal(networks.critic(z_sa), theirs(z_sa))
 
 
+SIZES = {"batch_size": 16, "zs_dim": 16, "zsa_dim": 16, "za_dim": 8, "encoder_hidden": 70, "actor_hidden": 24}
+SIZES |= {"critic_hidden": 24}
+
+
+def test_training_begins_with_all_of_it_and_in_its_units(saved):
+    folder = saved / "pendulum"
+    assert main(["import-authors", str(folder), "--task", "gym/Pendulum-v1"]) == 0
+    spaces = dr_q.load(folder).spaces
+    taken = read_initial_weights(str(folder / "policy"), preset("dr.q", **SIZES), spaces, [0, 1])
+    record = taken.record
+    assert record["taken"] == "state encoder f, actor, latent model g and M, critics"
+    assert record["fresh"] == "optimisers, replay"
+    np.testing.assert_allclose(taken.arrays["reward_scale"], [14.740060806274414] * 2)
+    learner = Learner(LearnerSpec(preset("dr.q", **SIZES), spaces, 64), [0, 1])
+    learner.begin_agents(taken.arrays)
+    agents = learner.states.agents
+    np.testing.assert_allclose(agents.reward_scale, [14.740060806274414] * 2)
+    np.testing.assert_allclose(agents.target_reward_scale, [14.740060806274414] * 2)
+    theirs = critic_from_torch(read_state_dict(folder / "value.pt"), activation="elu")
+    for name, x in named_arrays(theirs).items():
+        np.testing.assert_array_equal(named_arrays(agents.online.critic)[name][1], x)
+    with pytest.raises(dr_q.ConfigError, match=r"has networks of critic_hidden 24; got 16: give the former"):
+        read_initial_weights(str(folder / "policy"), preset("dr.q", **{**SIZES, "critic_hidden": 16}), spaces, [0])
+    changed = preset("dr.q", **SIZES, reward_range=(-3.0, 3.0))
+    with pytest.raises(dr_q.ConfigError, match=r"has networks of reward_range -10.0 10.0; got -3.0 3.0"):
+        read_initial_weights(str(folder / "policy"), changed, spaces, [0])
+
+
 def test_critics_may_be_missing(saved, capsys):
     folder = saved / "pendulum"
     (folder / "value.pt").unlink()
     (folder / "agent_var.npy").unlink()
     assert main(["import-authors", str(folder), "--task", "gym/Pendulum-v1"]) == 0
     assert "0 agent steps; encoder and actor; no value.pt, so no critics" in capsys.readouterr().out
-    assert dr_q.load(folder).act(np.zeros(3)).shape == (1,)
+    policy = dr_q.load(folder)
+    assert policy.act(np.zeros(3)).shape == (1,)
+    small = preset("dr.q", **{**SIZES, "critic_hidden": 16})
+    record = read_initial_weights(str(folder / "policy"), small, policy.spaces, [0]).record
+    assert record["taken"] == "state encoder f, actor, latent model g and M"
+    assert record["fresh"] == "critics, optimisers, replay"
 
 
 @pytest.mark.parametrize(

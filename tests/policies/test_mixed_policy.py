@@ -46,7 +46,7 @@ def test_a_batch_of_every_part(tmp_path):
         policy.act({"camera": batch["camera"]})
     with pytest.raises(ValueError, match=r"'camera' of shape \(32, 32, 1\); expected \(3, 32, 32\).*policy.episode"):
         policy.act(own.reset(seed=0)[0])
-    with pytest.raises(ValueError, match="images of float64; expected uint8"):
+    with pytest.raises(ValueError, match="images 'camera' of float64; expected uint8"):
         policy.act({**batch, "camera": batch["camera"].astype(float)})
     with pytest.raises(ValueError, match="observations have several parts"):
         _ = policy.obs_shape
@@ -132,7 +132,11 @@ def test_one_hot_entries_are_not_normalised(tmp_path):
             "camera",
             "normalise_observations names 'camera'; parts that can be normalised: position;",
         ),
-        (toys.Walk, "joints", "names 'joints'; parts that can be normalised: obs; or give all"),
+        (
+            toys.Walk,
+            "joints",
+            r"parts that can be normalised: obs \(without images an observation is one part\); or give all",
+        ),
     ],
 )
 def test_what_cannot_be_normalised_is_refused(toy, which, message, tmp_path):

@@ -57,6 +57,8 @@ def test_dicts_and_actions_of_any_shape(tmp_path):
     expected = r"expected {'a': \(2, 2\), 'b': \(2,\)}, or a batch"
     with pytest.raises(ValueError, match=r"observation of {'a': \(2, 2\)}; " + expected):
         policy.act({"a": obs["a"]})
+    with pytest.raises(ValueError, match="observation 'b' is no array of numbers: "):
+        policy.act({**obs, "b": [[1.0, 2.0], [3.0]]})
     with pytest.raises(ValueError, match=r"observation of {.*'b': \(2, 2\).*}; expected"):
         policy.act({**obs, "b": batch["b"][:2]})
 

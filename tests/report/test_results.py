@@ -19,6 +19,7 @@ def make_run(
 ) -> Path:
     folder.mkdir(parents=True)
     settings = {"task": task, "preset": preset, "noise_dims": noise_dims, "config": more.get("config", {})}
+    settings |= more.get("settings", {})
     changed = {"changed": more["changed"]} if more.get("changed") is not None else {}
     (folder / "run.json").write_text(json.dumps({"settings": settings, **changed}))
     lines = ["seed,agent_steps,env_frames,return_mean,return_std,length_mean,episodes"]
@@ -70,6 +71,28 @@ def test_runs_of_a_preset_are_told_apart_by_what_was_changed(tmp_path):
         assert {r.preset for r in read_results([tmp_path / name])} == {usual_label, "dr.q+infonce_weight=0"}
 
 
+def test_settings_of_a_run_that_decide_its_results_tell_runs_apart(tmp_path, capsys):
+    """Earlier versions recorded none of them. Seeds 0 and 1 of one, 2 and 3 of the other: they would be pooled."""
+    make_run(tmp_path / "usual")
+    for name, value, label in (
+        ("num_envs", 4, "dr.q+num_envs=4"),
+        ("stop_at_return", 500.0, "dr.q+stop_at_return=500"),
+        ("patience", 3, "dr.q+patience=3"),
+        ("init", "runs/a", "dr.q+init"),
+    ):
+        make_run(tmp_path / name, seeds=(2, 3), settings={name: value})
+        assert {r.preset for r in read_results([tmp_path / "usual", tmp_path / name])} == {"dr.q", label}
+    make_run(tmp_path / "other", seeds=(0, 1), settings={"init": "runs/b", "prefill": "data.npz"})
+    make_run(tmp_path / "another", seeds=(4, 5), settings={"init": "runs/b", "warmup_steps": 50})
+    named = {r.preset for r in read_results([tmp_path / name for name in ("init", "other", "another")])}
+    assert named == {"dr.q+init=runs/a", "dr.q+init=runs/b+warmup_steps=50", "dr.q+init+prefill"}
+    # Without init the warm-up does nothing.
+    make_run(tmp_path / "idle", seeds=(2, 3), settings={"warmup_steps": 50})
+    assert {r.preset for r in read_results([tmp_path / "usual", tmp_path / "idle"])} == {"dr.q"}
+    assert main(["compare", str(tmp_path / "num_envs"), str(tmp_path / "usual")]) == 0
+    assert capsys.readouterr().out.endswith("The two differ in: num_envs 4 against 1.\n")
+
+
 def test_a_comparison_says_in_what_else_two_runs_differ(tmp_path, capsys):
     usual = {"infonce_weight": 0.1, "batch_size": 256}
     make_run(tmp_path / "a", config=usual, changed={})
@@ -114,6 +137,8 @@ def test_the_command_of_a_run_has_all_that_was_changed():
     assert train_command(info) == f"dr-q train dmc/dog-run --preset mr.q {more}"
     usual = {"settings": make_settings("dmc/dog-run", steps=9).to_json()}
     assert train_command(usual) == "dr-q train dmc/dog-run --seeds 1 --steps 9 --eval-every 5000"
+    usual["settings"] |= {"num_envs": 4, "stop_at_return": 900.0, "patience": 3}
+    assert train_command(usual).endswith("--eval-every 5000 --envs 4 --stop-at-return 900.0 --patience 3")
     info["settings"]["task"] = "callable:mine.make"
     assert train_command(info).startswith("dr_q.train(mine.make, preset='mr.q', seeds=3, seed=4, steps=9, ")
 

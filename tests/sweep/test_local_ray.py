@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,49 +15,71 @@ import pytest
 from dr_q.envs import cores
 from dr_q.sweep.job import attempt_under_way
 from dr_q.sweep.spec import SweepSpec
-from tests.sweep.processes import children, in_session, listening, named
+from tests.sweep import test_sweep
+from tests.sweep.processes import children, listening, named
 from tests.sweep.test_sweep import ROOT, SLOW, WALK, environment, finish, wait_for
 from tests.sweep.waiting_sweep import WAIT_FOR
 
 pytest.importorskip("ray", reason="sweeps need ray: pip install 'dr-q[ray]'")
 
 
-@contextlib.contextmanager
-def started(command: list[str], log: Path, **more: str) -> Iterator[subprocess.Popen]:
+class Sweep:
     """A process and all that it starts, which end with the block."""
-    with log.open("a") as file:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(**more), stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
+
+    def __init__(self, command: list[str], log: Path, **more: str):
+        with log.open("a") as file:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment(**more), stdout=file, stderr=subprocess.STDOUT
+            )
+        self._seen: dict[int, str] = {}
+
+    def all(self) -> list[int]:
+        """Its processes now; remembered, because workers outlive a raylet that is killed."""
+        now = [self.process.pid, *children(self.process.pid)]
+        self._seen |= {pid: begun for pid in now if (begun := begin_of(pid))}
+        return now
+
+    def __enter__(self) -> "Sweep":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.all()
+        for pid, begun in self._seen.items():
+            if begin_of(pid) == begun:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def begin_of(pid: int) -> str:
+    """When a process began, which tells it from a later one of its number; empty if it has ended."""
     try:
-        yield process
-    finally:
-        for pid in {process.pid, *children(process.pid), *in_session(process.pid)}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="not Linux")
-def test_a_local_sweep_listens_on_this_machine_only_and_outlives_its_raylet(tmp_path):
+def test_a_local_sweep_listens_on_this_machine_only_and_outlives_its_raylet(tmp_path, monkeypatch):
     """No retry is allowed: a raylet that is lost is none. One job runs when it is killed, the other one waits."""
     out, log, may_end = tmp_path / "sweep", tmp_path / "log", tmp_path / "may-end"
     jobs = SweepSpec((SLOW, WALK), ("dr.q",), 1).jobs(out)
     words = ["sweep", SLOW, WALK, "--seeds", "1", "--out", str(out), "--retries", "0", "--cpus-per-job", str(cores())]
     command = [sys.executable, "-m", "tests.sweep.waiting_sweep", *words]
-    with started(command, log, **{WAIT_FOR: str(may_end)}) as process:
+    monkeypatch.setattr(test_sweep, "DEADLINE", 200.0)
+    with Sweep(command, log, **{WAIT_FOR: str(may_end)}) as sweep:
         for attempt in ("first", "after the raylet was lost"):
             before = {attempt_under_way(job) for job in jobs}
-            wait_for(lambda was=before: {attempt_under_way(job) for job in jobs} != was, process, log)
-            found = listening([process.pid, *children(process.pid)])
+            wait_for(lambda was=before: {attempt_under_way(job) for job in jobs} != was, sweep.process, log)
+            found = listening(sweep.all())
             assert {"raylet", "gcs_server"} <= found.keys(), (attempt, found)
             assert any(name.startswith("ray::") for name in found), (attempt, found)
             assert all(address.is_loopback for mine in found.values() for address in mine), (attempt, found)
             if attempt == "first":
-                (raylet,) = named(children(process.pid), "raylet")
+                (raylet,) = named(sweep.all(), "raylet")
                 os.kill(raylet, signal.SIGKILL)
         may_end.touch()
-        text = finish(process, log)
+        text = finish(sweep.process, log)
     assert "Ray's process on this machine died; it is started again" in text
     assert text.count("again from step 0, which is no retry") == 2
     assert all(f"{job.name}: finished" in text for job in jobs)

@@ -1,20 +1,24 @@
 """What a sweep is, refuses and would take; nothing is started."""
 
+import contextlib
+import dataclasses
 import errno
 import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dr_q.cli import main
+from dr_q.cli import COMMANDS, main
+from dr_q.cli.parse import parse
 from dr_q.cli.settings_table import with_tables
 from dr_q.config import settings_of
 from dr_q.envs import suite_tasks
 from dr_q.envs.families import humanoid_bench
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError
-from dr_q.settings import make_settings
+from dr_q.settings import STOP_RULES, make_settings
 from dr_q.sweep import (
     SlurmOptions,
     SweepFailed,
@@ -34,6 +38,7 @@ from dr_q.sweep.progress import Progress, progress_of
 from dr_q.sweep.slurm import slurm_script, sweep_arguments
 from dr_q.sweep.spec import RUN_OPTIONS, Variant, check_folder, write_spec
 from dr_q.sweep.table import Board, Row
+from dr_q.sweep.watch import read_rows
 
 CHEETAH = SweepSpec(("dmc/cheetah_run",), ("dr.q", "mr.q"), 10)
 
@@ -61,7 +66,7 @@ def test_suites_become_their_tasks_and_names_their_own_spelling():
         (["dmc-easy", "--batch-size", "0"], "--batch-size must be a whole number between 1 and 65536, got 0"),
         (
             ["dmc-easy", "--gpus-per-job", "1.5"],
-            "--gpus-per-job must be a number between 0 and 1, or a whole number, got",
+            "--gpus-per-job must be a number between 0 and 1, or a whole number up to 1024, got",
         ),
         (["dmc-easy", "--cpus-per-job", "0"], "--cpus-per-job must be a number, more than 0 and at most"),
         (["dmc-easy", "--retries", "-1"], "--retries must be a whole number between 0 and 1000000000, got -1"),
@@ -198,17 +203,72 @@ def test_a_sweep_sets_what_it_is_given_and_leaves_the_rest_to_runs():
     own = make_settings("dmc/cheetah-run")
     default = CHEETAH.settings("dmc/cheetah-run", Variant("dr.q"))
     assert [getattr(default, name) for name in RUN_OPTIONS] == [getattr(own, name) for name in RUN_OPTIONS]
-    given = dict(zip(RUN_OPTIONS, (10, 11, 12, 13, 14), strict=True))
+    given: dict[str, Any] = dict(zip((*RUN_OPTIONS, *STOP_RULES), (10, 11, 12, 13, 14, 15, 16.0, 17), strict=True))
     spec = SweepSpec(("dmc/cheetah-run",), ("dr.q",), 2, **given)
     settings = spec.settings("dmc/cheetah-run", Variant("dr.q"))
-    assert {name: getattr(settings, name) for name in RUN_OPTIONS} == given
-    line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions()))
-    assert "--steps 10 --eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14" in line
+    assert {name: getattr(settings, name) for name in given} == given
+    execution = {"env_timeout": 5.0, "keep_best": False, "wandb": True, "wandb_tags": ("a", "b")}
+    line = " ".join(sweep_arguments(spec, Path("out"), SweepOptions(), execution))
+    assert "--steps 10 --eval-every 11 --eval-episodes 12 --checkpoint-every 13 --keep-checkpoints 14 --envs 15" in line
+    assert "--stop-at-return 16.0 --patience 17" in line
+    assert "--env-timeout 5.0 --no-keep-best --wandb --wandb-tags a b" in line
+    again = parse(COMMANDS, sweep_arguments(spec, Path("out"), SweepOptions(), execution))
+    assert again.execution == execution
+    assert again.more_settings == {"noise_dims": 0, "stop_at_return": 16, "patience": 17}
+
+
+def test_options_of_every_run_reach_the_jobs(monkeypatch):
+    """Settings become those of the spec, and what does not change results goes to each job's execution."""
+    seen: list = []
+    monkeypatch.setattr("dr_q.sweep.run_sweep", lambda spec, _, __, execution: seen.append((spec, execution)))
+    monkeypatch.setattr("dr_q.sweep.experiments.run_experiment", lambda plan, *_, **more: seen.append((plan, more)))
+    monkeypatch.setattr("dr_q.sweep.tune.run_tune", lambda spec, *more: seen.append((spec, more[-1])))
+    settings = ["--envs", "4", "--compute", "mixed"]
+    execution = ["--envs-per-process", "2", "--env-timeout", "9", "--max-env-restarts", "3", "--no-keep-best"]
+    words = [*settings, *execution, "--max-failed-checkpoints", "7"]
+    stop = ["--stop-at-return", "-5.5", "--patience", "6"]
+    assert main(["sweep", "dmc/cheetah-run", *words, *stop]) == 0
+    (spec, given), expected = seen.pop(), SweepSpec(("dmc/cheetah-run",), ("dr.q",), 10, changes={"compute": "mixed"})
+    assert spec == dataclasses.replace(expected, num_envs=4, stop_at_return=-5.5, patience=6)
+    ours = {"envs_per_process": 2, "env_timeout": 9.0, "max_env_restarts": 3, "keep_best": False}
+    assert given == {**ours, "max_failed_checkpoints": 7}
+    with contextlib.suppress(AttributeError):  # a stand-in has no findings to print
+        main(["experiment", "run", "dynamics", "--tasks", "dmc/cheetah-run", *words])
+    plan, given = seen.pop()
+    assert (plan.sweeps[0][1].num_envs, given["execution"]) == (4, {**ours, "max_failed_checkpoints": 7})
+    with contextlib.suppress(AttributeError):
+        main(["tune", "dmc/cheetah-run", "--search", "discount=0.9,0.99", *words])
+    spec, given = seen.pop()
+    assert (spec.num_envs, given) == (4, {**ours, "max_failed_checkpoints": 7})
+    for command in (["experiment", "run", "dynamics"], ["tune", "dmc/cheetah-run"]):
+        assert main([*command, *stop]) == 2, "they compare runs at the same step"
+
+
+def test_a_job_that_its_own_rule_stopped_is_finished(tmp_path):
+    """It is skipped, its results are collected, its hours are none; one that the time stopped is not."""
+    spec = SweepSpec(("dmc/cheetah-run", "dmc/fish-swim"), ("dr.q",), 2, steps=9_000, stop_at_return=50.0)
+    by_rule, by_time = spec.jobs(tmp_path)
+    for job, rule in ((by_rule, "stop_at_return"), (by_time, "max_minutes")):
+        made_run(job, "stopped", 5_000)
+        record = json.loads((job.folder / "run.json").read_text())
+        (job.folder / "run.json").write_text(json.dumps({**record, "stop_reason": "reached", "stopped_by": rule}))
+    assert [progress_of(job).finished for job in (by_rule, by_time)] == [True, False]
+    assert [Row(job, progress_of(job)).state for job in (by_rule, by_time)] == ["finished", "waiting"]
+    write_spec(spec, tmp_path, 1)
+    assert [row.state for row in read_rows(tmp_path)] == ["finished", "stopped"]
+    assert {line.split(",")[0] for line in collect([by_rule, by_time], tmp_path).read_text().splitlines()[1:]} == {
+        "dmc/cheetah-run"
+    }
+    assert [job.remaining for job in estimate(spec, tmp_path, SweepOptions()).jobs] == [0, 4_000]
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 0
+    runs = (tmp_path / "report" / "tables" / "runs.csv").read_text()
+    assert "--stop-at-return 50.0,5000," in runs
+    assert "(not finished)" in runs
 
 
 def test_progress_comes_from_the_folder(tmp_path):
     job = CHEETAH.jobs(tmp_path)[0]
-    assert progress_of(job) == ("new", 0, None, None, 0)
+    assert progress_of(job) == ("new", 0, None, None, 0, "")
     made_run(job, "running", 5_000, 3.0)
     found = progress_of(job)
     assert (found.status, found.agent_steps, found.score, found.seed_steps_per_s) == ("running", 5_000, 104.5, 2_500)

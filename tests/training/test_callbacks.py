@@ -3,8 +3,10 @@
 import csv
 import itertools
 import json
+import os
 import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +23,7 @@ from dr_q.envs import PacketLayout, Transitions
 from dr_q.kit import DamagedFileError
 from dr_q.run_folder import policy_folder, read_run_json
 from dr_q.spaces import SINGLE, ObsSpec
-from dr_q.training.callbacks import given_callbacks
+from dr_q.training.callbacks import Callbacks, given_callbacks
 from dr_q.training.episodes import EpisodeLog
 from tests.envs import toys
 from tests.training import tiny
@@ -53,6 +55,9 @@ class Watch(dr_q.Callback):
         self.calls.append(("resumed" if event.resumed else "start", event.agent_steps))
 
     def on_step(self, event):
+        if "episode_length" in event.run.metrics:  # also in the first step of a resumed run
+            self.seen["metrics"] = {name: np.nan_to_num(x, nan=-1).tolist() for name, x in event.run.metrics.items()}
+        assert ("episode_length" in event.run.metrics) == (event.agent_steps > 20)
         self.seen["steps"] += 1
         assert event.agent_steps == self.seen["steps"]
         rewards = self.seen["rewards"] or [0.0] * len(event.rewards)
@@ -131,6 +136,8 @@ def test_a_run_with_callbacks_resumes_to_the_byte_and_learns_what_it_would_witho
     assert_same(whole, broken)
     assert second.seen == one.seen
     assert kept_in(whole) == kept_in(broken)
+    assert {"critic_loss", "obs_std", "episodes"} <= set(one.seen["metrics"])
+    assert not any(name.startswith(("ms_", "env_")) for name in one.seen["metrics"])
     best = [run / "policy" / "best" / name for run in (whole, broken) for name in ("policy.json", "seed1.safetensors")]
     assert [path.read_bytes() for path in best[:2]] == [path.read_bytes() for path in best[2:]]
     assert not (plain / "policy" / "best").exists()
@@ -290,6 +297,30 @@ def test_a_callback_that_fails_ends_the_run_which_says_how_to_resume(tmp_path, c
     assert dr_q.train(toys.Walk, resume=run, quiet=True).status == "finished"
 
 
+class FailsAtTheEnd(dr_q.Callback):
+    def __init__(self):
+        self.ended: list[str] = []
+
+    def on_end(self, event):
+        self.ended.append(event.status)
+        raise OSError("no printer")
+
+    def restore(self, state):
+        state["none"]
+
+
+def test_a_callback_that_fails_at_the_end_leaves_the_run_finished(tmp_path, capsys):
+    run = tmp_path / "run"
+    fails, other = FailsAtTheEnd(), Watch()
+    with pytest.raises(OSError, match="no printer"):
+        dr_q.train(Tells, steps=40, out=run, callbacks=[fails, other], **{**SETTINGS, "quiet": False, "log_every": 20})
+    assert read_run_json(run)["status"] == "finished"
+    assert (fails.ended, other.calls[-1]) == (["finished"], ("finished", 40))
+    assert "the callback FailsAtTheEnd failed in on_end; the run is finished at step 40\n" in capsys.readouterr().out
+    with pytest.raises(dr_q.TrainingError, match=r"the callback FailsAtTheEnd failed in restore\(\): KeyError: 'none'"):
+        Callbacks([fails]).restore({"FailsAtTheEnd": {}}, print)
+
+
 def test_what_is_no_callback_is_refused_before_anything_starts(tmp_path):
     out = tmp_path / "run"
     for wrong in (3, [Watch(), 3]):
@@ -328,9 +359,45 @@ def test_videos_are_recorded_every_so_many_evaluations_and_cannot_end_a_run(tmp_
     said = capsys.readouterr().out
     assert f"{video}: return 1.0, 0.4 s" in said
     assert "no video of step 160: Drawn failed in render(): RuntimeError: no more colours" in said
+    assert "; training continues without videos\n" in said
     # The last row of a run is written though none was due.
     assert [row["agent_steps"] for row in rows_of(run)] == ["160"]
     assert said.count("| 4 training episodes: return 1.0, length 10\n") == 4  # since the line before
+
+
+def frames_of(video: Path) -> np.ndarray:
+    import imageio_ffmpeg
+
+    words = ["-loglevel", "error", "-i", str(video), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    raw = subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), *words], capture_output=True, check=True).stdout
+    return np.frombuffer(raw, np.uint8).reshape(-1, 480, 480, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("MUJOCO_GL") not in {"egl", "osmesa"}, reason="MUJOCO_GL names no off-screen GL")
+def test_videos_of_a_real_simulator_show_it_moving(tmp_path, capsys, monkeypatch):
+    """The first run draws; in the second nothing can be drawn, which is one line, and changes nothing else."""
+    runs = tmp_path / "drawn", tmp_path / "not-drawn"
+    words = ["train", "dmc/cartpole-balance", "--video-every", "1", *tiny.flags()]
+    assert main([*words, "--out", str(runs[0])]) == 0
+    videos = sorted((runs[0] / "videos").iterdir())
+    assert [video.name for video in videos] == [f"step-000000{step:03}-seed0.mp4" for step in (40, 80, 120)]
+    for video in videos:
+        frames = frames_of(video).astype(np.int16)
+        assert len(frames) == 501, "an episode has 500 agent steps of 0.02 s"
+        assert frames.mean() > 20, "black"
+        assert all(frame.std() > 5 for frame in frames[::100]), "of one colour"
+        changed = [(np.abs(a - b) > 50).sum() for a, b in itertools.pairwise(frames[::50])]
+        assert min(changed) > 100, "it stands still"
+    monkeypatch.setenv("MUJOCO_GL", "disable")
+    capsys.readouterr()
+    assert main([*words, "--out", str(runs[1])]) == 0
+    said, errors = capsys.readouterr()
+    assert said.count("no video of step") == 1
+    assert "no OpenGL backend works; dr-q doctor says what is missing; training continues without videos\n" in said
+    assert errors == ""
+    assert not (runs[1] / "videos").exists()
+    assert (runs[0] / "evals.csv").read_bytes() == (runs[1] / "evals.csv").read_bytes()
 
 
 def test_everything_on_the_command_line_on_a_real_environment(tmp_path, capsys):

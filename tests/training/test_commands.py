@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ import dr_q
 from dr_q.cli import main
 from dr_q.envs import make_env
 from dr_q.envs.families import humanoid_bench
+from dr_q.envs.rendering import choose_backend
 from dr_q.policies.watch import _encoder, evaluate_policy, frame_schedule, record_video
 from dr_q.run_folder.source import source_digest
 from dr_q.spaces import SINGLE, ContinuousActions
 from dr_q.training.versions import versions
 from tests.envs import toys
+from tests.policies.test_policy import policy_of
 from tests.training import tiny
 
 DR_Q = Path(sys.executable).with_name("dr-q")
@@ -73,13 +76,13 @@ def check_export(run: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> No
     last = rows(run / "evals.csv")[-1]
     assert f"| {float(last['return_mean']):.1f} +- {float(last['return_std']):.1f} |" in card
     played = said.partition("return ")[2].strip()
-    assert f"| this file, 2 fresh episodes | {played} |" in card
+    assert f"| these weights, 2 fresh episodes played by dr-q | {played} |" in card
     assert f"--steps {tiny.STEPS}" in card
     again = out.with_name("again")  # what is known of the training goes along
     assert main(["export", str(out), "--out", str(again), "--episodes", "1", *half]) == 0
     capsys.readouterr()
     copy = (again / "README.md").read_text()
-    assert "| this file, 1 fresh episode |" in copy
+    assert "| these weights, 1 fresh episode played by dr-q |" in copy
     assert copy.partition("## Training")[2] == card.partition("## Training")[2] != ""
     titles = [[line for line in text.splitlines() if line.startswith("# ")] for text in (copy, card)]
     assert titles[0] == titles[1] != []
@@ -286,6 +289,29 @@ def test_lists(capsys):
     assert main(["presets"]) == 0
     assert "only-forget" in capsys.readouterr().out
     assert main(["version"]) == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="backends of Linux")
+def test_an_opengl_backend_that_cannot_be_imported_is_left_out(monkeypatch):
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    for given, taken in (("nonsense", "disable"), ("osmesa", "disable"), ("EGL", "EGL"), ("off", "off")):
+        monkeypatch.setenv("MUJOCO_GL", given)
+        choose_backend()
+        assert os.environ["MUJOCO_GL"] == taken
+
+
+def test_what_cannot_be_drawn_is_one_line(tmp_path, capsys, monkeypatch):
+    def render(*_: Any) -> None:
+        raise RuntimeError("no driver")
+
+    policy_of("dmc/cartpole-balance", tmp_path / "run")
+    file = tmp_path / "run" / "policy" / "policy.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "task": "dmc/cartpole-balance"}))
+    monkeypatch.setattr("dr_q.envs.families.dmc.DmcEnv.render", render)
+    assert main(["video", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("dr-q: nothing can be drawn here: RuntimeError: no driver (")
+    assert (error.count("\n"), error.endswith("; dr-q doctor says what works\n")) == (1, True)
 
 
 def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -17,6 +18,9 @@ import dr_q
 from dr_q.cli import main
 from dr_q.envs import Source
 from dr_q.envs.processes.pool import InProcessPool
+from dr_q.run_folder import Evaluation
+from dr_q.settings import make_settings
+from dr_q.training.display import Display
 from tests.envs import toys
 from tests.training import tiny
 from tests.training.test_probes import DISCOUNT, SETTINGS, values
@@ -25,6 +29,13 @@ from tests.training.test_resume import DR_Q, assert_same, load_last, unbroken
 ROOT = Path(__file__).parents[2]
 LANES = {"seeds": 2, "num_envs": 3}
 LANES_TASK = "tests.envs.toys:drq-walk-v0"
+
+
+def odd_vector() -> Any:
+    """A VectorEnv whose metadata has a mode that Gymnasium does not know."""
+    made = vector(AutoresetMode.DISABLED)
+    made.metadata = {**made.metadata, "autoreset_mode": "whenever"}
+    return made
 
 
 def vector(mode: AutoresetMode, kind: type = SyncVectorEnv, count: int = 3) -> Any:
@@ -48,6 +59,13 @@ def test_events_happen_in_the_first_round_that_reaches_their_step(whole):
     index = json.loads((whole / "checkpoints/120/checkpoint.json").read_text())
     assert (index["lanes"], len(index["episodes"])) == (3, 6)
     assert len(set(index["episodes"])) > 1, "lanes end episodes at different times"
+
+
+def test_the_last_step_that_is_shown_is_the_end_of_its_round(capsys):
+    """200 steps of 3 environments end at 201."""
+    shown = Display(make_settings("dmc/walker-walk", num_envs=3, steps=200))
+    shown.evaluation([Evaluation(0, 201, 402, 1.0, 0.0, 10.0, 1)])
+    assert "step 201 of 201: return 1.0" in capsys.readouterr().out
 
 
 def test_a_run_in_two_parts_is_the_unbroken_one(whole, tmp_path):
@@ -84,6 +102,11 @@ def test_a_vector_env_that_resets_itself_trains_and_says_that_a_resume_is_not_ex
     [
         (functools.partial(vector, AutoresetMode.NEXT_STEP), {}, r"NEXT_STEP\), which is no transition; make it with"),
         (
+            odd_vector,
+            {},
+            "VectorEnv of autoreset mode 'whenever'; .* must be one of 'NextStep', 'SameStep', 'Disabled'",
+        ),
+        (
             functools.partial(vector, AutoresetMode.DISABLED),
             {"num_envs": 2},
             "the VectorEnv has 3 environments, and envs is 2; leave that out",
@@ -95,6 +118,18 @@ def test_a_vector_env_that_cannot_be_is_refused_in_one_line(make, more, message,
         dr_q.train(make, steps=60, out=tmp_path / "run", **tiny.RUN, **tiny.SIZES, **more)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_advice_for_vector_envs_works_where_gymnasium_has_a_vector_of_its_own():
+    """CartPole has one, which takes no vector_kwargs; it resets in the next step."""
+    with pytest.raises(dr_q.TaskError, match="NEXT_STEP") as error:
+        InProcessPool(Source(lambda: gymnasium.make_vec("CartPole-v1", num_envs=2)), [0], 1)
+    advice = str(error.value).partition("DISABLED: ")[2].replace("ID", "'CartPole-v1'").replace("=N", "=2")
+    docs = (ROOT / "docs" / "environments.md").read_text().replace('"', "'")
+    assert str(error.value).partition("DISABLED: ")[2] in docs
+    pool = InProcessPool(Source(lambda: eval(advice)), [0], 1)
+    assert pool.lanes == 2
+    pool.begin()
 
 
 def test_a_vector_env_whose_environments_reset_together_is_refused():

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import dr_q
 from dr_q.cli import main
@@ -46,19 +47,68 @@ def test_a_product_of_choices(tmp_path):
     np.testing.assert_allclose(value, [1.0], atol=0.1)
 
 
-ALONE = 0.125
-"""The best mean return by the image alone, or by the vector alone. The mean distance at the start is 0.625. At the end
-it is at least 0.5 for who does not know which goal it is, and also for who does not know the position."""
+POSITIONS = (-0.8, -0.3, 0.0, 0.3, 0.8)
+GOALS = (-0.5, 0.5)
+WAYS = [[int(goal > x) for x in POSITIONS] for goal in GOALS]
+"""The action towards each goal from each position."""
+
+
+def test_neither_part_alone_tells_the_way():
+    """What the next test asks for is no function of the image, nor one of the position."""
+    assert all(len(set(row)) == 2 for row in WAYS), "the image alone gives one action at every position"
+    assert any(len(set(column)) == 2 for column in zip(*WAYS, strict=True)), "the position alone gives one for each"
 
 
 @pytest.mark.slow
 def test_the_image_tells_the_goal_and_the_vector_the_position(tmp_path):
-    """It learns more than either part could tell. Measured: 0.33; with a blank image 0.13."""
-    steps = 1_200
-    schedule = {"eval_every": steps, "eval_episodes": 20, "checkpoint_every": steps, "quiet": True}
+    steps, env = 1_200, mixed_toys.ImageGoalSigns()
+    schedule = {"eval_every": steps, "eval_episodes": 1, "checkpoint_every": steps, "quiet": True, "in_process": True}
     changes = {"batch_size": 32, "exploration_steps": 300, "pixel_shift": 0}  # the goal is where the image is white
-    found = dr_q.train(mixed_toys.ImageGoal, steps=steps, out=tmp_path / "run", **schedule, **{**SETTINGS, **changes})
-    assert found.evaluations[-1].return_mean > 1.6 * ALONE
+    dr_q.train(mixed_toys.ImageGoalSigns, steps=steps, out=tmp_path / "run", **schedule, **{**SETTINGS, **changes})
+    policy = dr_q.load(tmp_path / "run")
+
+    def action(goal: float, x: float) -> int:
+        env.goal, env.x = goal, x
+        return int(policy.episode().act(env.observe()))
+
+    assert [[action(goal, x) for x in POSITIONS] for goal in GOALS] == WAYS
+
+
+class LargeImages(mixed_toys.Toy):
+    """The largest images, with the most channels."""
+
+    observation_space = spaces.Box(0, 255, (256, 256, 4), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def observe(self):
+        return np.full((256, 256, 4), 20 * self.t, np.uint8)
+
+    def outcome(self, action):
+        return float(action), self.t == 5, False
+
+
+@pytest.mark.slow
+def test_images_of_256_pixels_and_four_channels_are_learnt_from(tmp_path):
+    sizes = {**tiny.SIZES, "batch_size": 2, "exploration_steps": 14, "target_period": 2, "replay_capacity": 30}
+    schedule = {"eval_every": 16, "eval_episodes": 1, "checkpoint_every": 16, "quiet": True}
+    found = dr_q.train(LargeImages, steps=16, out=tmp_path / "run", **schedule, **sizes)
+    assert found.status == "finished"
+    policy = dr_q.load(tmp_path / "run")
+    assert policy.obs_shape == (12, 256, 256)
+    assert policy.episode().act(LargeImages().reset(seed=0)[0]) in (0, 1)
+
+
+@pytest.mark.parametrize("more", [{}, {"num_envs": 2}], ids=["one", "lanes"])
+def test_environments_that_look_actions_up_can_be_trained(more, tmp_path):
+    """FrozenLake, Taxi and CliffWalking have a dict of what follows each action."""
+    settings = {**tiny.RUN, **tiny.SIZES, **more, "eval_episodes": 1, "in_process": True}
+    found = dr_q.train("gym/FrozenLake-v1", steps=50, out=tmp_path / "run", **settings)
+    assert found.status == "finished"
+
+
+def test_check_steps_an_environment_of_choices(capsys):
+    assert main(["check", "gym/FrozenLake-v1", "--steps", "20"]) == 0
+    assert "gym/FrozenLake-v1 can be trained on" in capsys.readouterr().out
 
 
 def test_a_run_in_two_parts_is_the_unbroken_one(tmp_path):

@@ -43,15 +43,15 @@ def watched(monkeypatch):
         made["act_randomly"](learner, arrived)
         events.append(("random", count(learner) + 1, count(learner) + 1))
 
-    def sync_targets_and_train_encoder(learner, number):
+    def sync_targets_and_train_encoder(learner, number, roots=None):
         learner.add()
         events.append(("encoder", index(learner, number), count(learner)))
-        return made[ENCODER](learner, number)
+        return made[ENCODER](learner, number, roots)
 
-    def update(learner, number):
+    def update(learner, number, roots=None):
         learner.add()
         events.append(("update", index(learner, number), count(learner)))
-        return made["update"](learner, number)
+        return made["update"](learner, number, roots)
 
     for function in (begin_acting, act, act_randomly, sync_targets_and_train_encoder, update):
         monkeypatch.setattr(Learner, function.__name__, function)

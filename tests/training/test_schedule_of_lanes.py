@@ -17,9 +17,9 @@ from dr_q.training.schedule import Schedule
 from tests.learner.test_places import VECTOR
 
 
-def rounds(config: Config, lanes: int, steps: int) -> list[tuple[int, int | None, int]]:
-    """Transitions there, first update and number of updates of every round."""
-    schedule = Schedule(config, lanes)
+def rounds(config: Config, lanes: int, steps: int, prefilled: int = 0) -> list[tuple[int, int | None, int]]:
+    """Transitions of the run that are there, first update and number of updates of every round."""
+    schedule = Schedule(config, lanes, prefilled=prefilled)
     return [(step, *schedule.updates(step)) for step in range(0, steps, lanes)]
 
 
@@ -51,16 +51,24 @@ def test_one_update_for_every_k_transitions():
     assert with_lanes == [(6, 0, 1), (12, 1, 2), (18, 3, 1), (24, 4, 2), (30, 6, 1)]
 
 
-@pytest.mark.parametrize("ratio", [1, 3, 1 / 3])
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_keys_count_updates(lanes, ratio):
-    """No two updates have the same key, and that of an update depends on its place alone."""
+@pytest.mark.parametrize(
+    ("lanes", "ratio", "prefilled"),
+    [
+        *((lanes, ratio, 0) for lanes in (1, 4) for ratio in (1, 3, 1 / 3)),
+        (1, 1, 5), (1, 1 / 4, 6), (4, 3, 8), (6, 1 / 4, 6), (6, 1 / 4, 12), (4, 1 / 3, 8),
+    ],
+)  # fmt: skip
+def test_keys_count_updates(lanes, ratio, prefilled):
+    """No two updates have the same key, and that of an update depends on its place alone.
+
+    The replay counts the transitions that were there before step 0.
+    """
     config = preset("dr.q", exploration_steps=8, replay_ratio=ratio)
-    spec = LearnerSpec(config, VECTOR, 64, lanes=lanes)
+    spec = LearnerSpec(config, VECTOR, 96, lanes=lanes)
     root = root_keys([0])[0]
     places = []
 
-    empty = rp.init_replay(config, VECTOR, 64, lanes=lanes)
+    empty = rp.init_replay(config, VECTOR, 96, lanes=lanes)
 
     def place(clock: int, number: int) -> int:
         storage = dataclasses.replace(empty.storage, clock=jnp.asarray(clock))
@@ -70,10 +78,15 @@ def test_keys_count_updates(lanes, ratio):
         guesses = jax.vmap(lambda where: jax.random.key_data(jax.random.fold_in(stream, where)))(jnp.arange(400))
         return int(np.flatnonzero((np.asarray(guesses) == np.asarray(jax.random.key_data(key))).all(1))[0])
 
-    for seen, first, count in rounds(config, lanes, 28):
-        places += [place(seen, number) for number in range(count)] if first is not None else []
+    numbers = []
+    for seen, first, count in rounds(config, lanes, 28, prefilled):
+        if first is not None:
+            places += [place(prefilled + seen, number) for number in range(count)]
+            numbers += range(first, first + count)
     assert np.diff(places).tolist() == [1] * (len(places) - 1)
-    assert lanes > 1 or ratio != 1 or places[0] == 8, "with one environment keys are what they always were"
+    assert numbers == list(range(len(places)))
+    at = 8 + prefilled
+    assert lanes > 1 or ratio != 1 or places[0] == at, "with one environment keys are what they always were"
 
 
 def test_what_is_due_every_so_many_steps_happens_in_the_first_round_that_reaches_the_step():

@@ -2,9 +2,13 @@
 
 import functools
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -16,12 +20,16 @@ from dr_q.cli import main
 from dr_q.config import preset
 from dr_q.envs import make_env
 from dr_q.learner import Learner, LearnerSpec, saving
+from dr_q.policies.card import started_from_lines
 from dr_q.policies.export import export_policy
-from dr_q.run_folder import Checkpoints, read_arrays
+from dr_q.report import read_results
+from dr_q.run_folder import Checkpoints, read_arrays, read_run
 from dr_q.settings import make_settings
 from dr_q.spaces import SINGLE, ContinuousActions, DiscreteActions, Image, ObsSpec, Spaces, Vector
+from dr_q.training.initial_weights import read_initial_weights
 from dr_q.training.prior_data import frames_of, read_prior_data, unit_actions
 from tests.envs import toys
+from tests.sweep.toys import Aim
 from tests.training import tiny
 from tests.training.test_resume import assert_same
 
@@ -109,6 +117,24 @@ def test_when_updates_begin_with_init(more, updates, random, source, scratch, tm
     assert all(same) if random else not any(same)
 
 
+def test_updates_count_the_transitions_that_were_there(tmp_path):
+    """6 before step 0, 6 lanes and one update for every 4: the round at step 12 has one, not two, also if resumed."""
+    zeros, done = np.zeros((6, 1), np.float32), np.arange(6) >= 0
+    data = {"observations": zeros, "next_observations": zeros, "actions": zeros, "rewards": zeros[:, 0]}
+    np.savez(tmp_path / "data.npz", **data, terminations=done, truncations=~done)
+    more = {"prefill": tmp_path / "data.npz", "exploration_steps": 12, "num_envs": 6, "replay_ratio": 0.25}
+    more |= {"in_process": True, "eval_every": 60, "checkpoint_every": 6, "replay_capacity": 240}
+
+    def updates(run: Path, step: int) -> int:
+        found = {int(x[0]) for name, x in agents(run, step).items() if "actor_optimiser" in name and x.shape == (1,)}
+        return found.pop()
+
+    run = train(toys.Walk, tmp_path / "run", steps=18, **more)
+    assert updates(run, 18) == 1
+    dr_q.train(toys.Walk, resume=run, steps=24, quiet=True, in_process=True)
+    assert updates(run, 24) == 3
+
+
 def test_init_from_a_policy_has_fresh_critics_and_every_seed_takes_the_best(source, scratch, tmp_path):
     run = train(toys.Walk, tmp_path / "run", steps=40, seed=1, seeds=2, init=source / "policy", in_process=True)
     best = json.loads((source / "policy" / "policy.json").read_text())["best_seed"]
@@ -125,6 +151,24 @@ def test_init_from_a_policy_has_fresh_critics_and_every_seed_takes_the_best(sour
     assert any(not np.array_equal(after[name][0], after[name][1]) for name in critics)
 
 
+def test_the_best_policies_over_time_are_of_different_steps(source, tmp_path):
+    """The source evaluates at steps 0 and 120: make its seeds best at one of them each."""
+    copy = tmp_path / "source"
+    shutil.copytree(source, copy)
+    file = copy / "policy" / "best" / "policy.json"
+    known = {**json.loads(file.read_text()), "agent_steps": 120, "best_seed": 1}
+    file.write_text(json.dumps({**known, "agent_steps_of": {"0": 60, "1": 120}}))
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    config = preset("dr.q", **tiny.SIZES)
+    one = read_initial_weights(str(file.parent), config, spaces, [0])
+    assert (one.record["agent_steps"], "agent_steps_of" in one.record) == (60, False)
+    assert "Walk at step 60: state encoder f, actor (seed 0 from 0); fresh: latent model g and M, critics" in one.line
+    both = read_initial_weights(str(file.parent), config, spaces, [0, 1])
+    assert "at step 60, 120: state encoder f, actor (seed 0 from 0, 1 from 1)" in both.line
+    said = started_from_lines({"started_from": {"init": both.record}})
+    assert any("Walk, 60, 120 agent steps): state encoder f, actor; SHA-256" in line for line in said)
+
+
 def test_several_seeds_take_those_of_the_same_number(source, tmp_path):
     run = train(toys.Walk, tmp_path / "run", steps=40, seeds=1, seed=1, init=source)
     assert record(run)["started_from"]["init"]["seeds"] == {"1": 1}
@@ -135,15 +179,16 @@ def test_several_seeds_take_those_of_the_same_number(source, tmp_path):
 @pytest.mark.parametrize(
     ("task", "more", "message"),
     [
-        (toys.Bandit, {}, "is an agent of callable:tests.envs.toys.Walk with observations obs (1,); this environment "
-         "has obs (8,): choose an agent of the same spaces"),
-        (toys.Walk, {"zs_dim": 8, "actor_hidden": 4}, "has networks of zs_dim 16, actor_hidden 16; got 8, 4: give the "
-         "former"),
+        (toys.Bandit, {}, "is an agent of callable:tests.envs.toys.Walk with observations obs (1,); this environment's "
+         "are obs (8,): choose an agent of the same spaces"),
+        (toys.Walk, {"zs_dim": 8, "zsa_dim": 8, "actor_hidden": 4, "critic_hidden": 4}, "has networks of zs_dim 16, "
+         "zsa_dim 16, actor_hidden 16, critic_hidden 16; got 8, 8, 4, 4: give the former"),
         (toys.Walk, {"init": "nowhere"}, "init nowhere is not a folder; give a run's folder or a policy's"),
         (toys.Walk, {"prefill": "nowhere.npz"}, "prefill nowhere.npz is not there; give a run's folder, an .npz file"),
-        (toys.Bandit, {"init": None, "prefill": "SOURCE"}, "has observations obs (1,) and actions of 1 numbers; this "
-         "environment has obs (8,)"),
+        (toys.Bandit, {"init": None, "prefill": "SOURCE"}, "has observations obs (1,) and actions of 1 number; this "
+         "environment's are obs (8,)"),
         (toys.Walk, {"pretrain": 10}, "pretrain 10 needs transitions: give prefill"),
+        (toys.Walk, {"pretrain_policy": 5}, "pretrain_policy 5 needs transitions: give prefill"),
         (toys.Walk, {"prefill": "SOURCE", "pretrain": 7}, "pretrain must be a multiple of target_period (10), got 7"),
         (toys.Walk, {"init": None, "exploration_steps": 0}, "exploration_steps 0 leaves nothing to learn from"),
     ],
@@ -162,7 +207,12 @@ def test_what_does_not_fit_is_refused_in_one_line(task, more, message, source, t
 
 def walk_transitions(count: int, seed: int = 3) -> dict[str, Any]:
     """Episodes of toys.Walk with random actions, as an .npz file holds them."""
-    env, rng = toys.Walk(), np.random.default_rng(seed)
+    return random_transitions(toys.Walk(), count, seed)
+
+
+def random_transitions(env: gymnasium.Env, count: int, seed: int = 3) -> dict[str, Any]:
+    """The same of an environment with one action."""
+    rng = np.random.default_rng(seed)
     rows: list[tuple] = []
     obs, _ = env.reset(seed=seed)
     while len(rows) < count:
@@ -177,13 +227,19 @@ def walk_transitions(count: int, seed: int = 3) -> dict[str, Any]:
 
 
 def test_prefill_is_in_the_replay_before_step_0_and_resumes_to_the_byte(source, tmp_path, capsys):
-    """With init, prefill and encoder updates; two seeds; the sources are gone when the run is resumed."""
+    """With init, prefill and all updates before step 0; two seeds; the sources are gone when the run is resumed."""
     data = tmp_path / "data.npz"
     rows = walk_transitions(30)
     np.savez(data, **rows)
-    given = {"init": str(source), "prefill": str(data), "pretrain": 20, "seeds": 2, "eval_every": 40}
-    whole = train(toys.Walk, tmp_path / "whole", **given)
-    assert record(whole)["started_from"]["prefill"]["transitions"] == 30
+    given = {"init": str(source), "prefill": str(data), "pretrain": 20, "pretrain_policy": 15, "seeds": 2}
+    given |= {"eval_every": 40}
+    whole = train(toys.Walk, tmp_path / "whole", **given, quiet=False)
+    said = capsys.readouterr().out
+    assert said.index("compiling (about 30 s") < said.index("20 encoder updates on them")
+    assert "20 encoder updates on them (pretrain)\n15 updates of critics and actor on them (pretrain_policy)\n" in said
+    assert "\n15 of 15 updates: critic loss " in said
+    found = record(whole)["started_from"]["prefill"]
+    assert (found["transitions"], found["pretrain"], found["pretrain_policy"]) == (30, 20, 15)
     broken = train(toys.Walk, tmp_path / "broken", steps=40, **given)
     # What the replay holds: 30 transitions of the file, then those of the run, 39 of 40 so far.
     storage = replay_of(broken, 40, seed=1).storage
@@ -198,8 +254,11 @@ def test_prefill_is_in_the_replay_before_step_0_and_resumes_to_the_byte(source, 
     assert_same(whole, broken)
     assert record(broken)["started_from"] == record(whole)["started_from"]
     changed = [name for name, x in agents(whole, 40).items() if "encoder_optimiser" in name and x.shape == (2,)]
-    # Learning begins at step 1: 39 steps of updates in 40; 20 updates before, 10 with each of 4 copies of targets.
-    assert {int(agents(whole, 40)[name][0]) for name in changed} == {20 + 40}
+    # Learning begins at step 1: 39 updates in 40 steps, with 4 copies of targets and 10 encoder updates after each.
+    # Before it are 20 encoder updates, and 15 RL updates with 2 copies of targets.
+    assert {int(agents(whole, 40)[name][0]) for name in changed} == {20 + 20 + 40}
+    counts = [x for name, x in agents(whole, 40).items() if "actor_optimiser" in name and x.shape == (2,)]
+    assert {int(x) for both in counts for x in both} == {15 + 39}
 
 
 def test_without_a_checkpoint_a_run_begins_again_only_from_the_same_data(tmp_path):
@@ -252,6 +311,22 @@ def bad(**changes) -> dict[str, Any]:
     return {name: x for name, x in {**rows, **changes}.items() if x is not None}
 
 
+def shuffled() -> dict[str, Any]:
+    rows = bad(terminations=np.zeros(30), truncations=np.zeros(30))
+    return {name: x[::-1] for name, x in rows.items()}
+
+
+def test_what_environments_cannot_share_evenly_is_left_out(tmp_path):
+    np.savez(tmp_path / "data.npz", **walk_transitions(200))
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    found = read_prior_data(str(tmp_path / "data.npz"), spaces, [0], 1_000, horizon=5, lanes=3)
+    assert (found.count, found.record["left_out"]) == (198, 2)
+    assert found.line.endswith(
+        "enter the replay; the 2 oldest of the others are left out, so that each environment of a seed gets the same "
+        "number"
+    )
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -263,6 +338,7 @@ def bad(**changes) -> dict[str, Any]:
         (bad(observations=np.zeros((29, 1))), "'observations' has shape (29, 1), expected 30 rows"),
         (bad(observations=np.full((30, 1), np.inf), next_observations=np.full((30, 1), np.inf)),
          "observation 'obs' of transition 0 is NaN or infinite"),
+        (shuffled(), "has no window of 5 transitions to learn from: after 29 of its rows the next one does not follow"),
         (bad(observations=np.zeros((30, 1)), terminations=np.zeros(30)), "has no window of 5 transitions"),
     ],
 )  # fmt: skip
@@ -342,13 +418,86 @@ def test_recorded_transitions_enter_as_if_they_were_added_one_by_one(frames_on_h
         np.testing.assert_allclose(np.asarray(normaliser.mean[SINGLE][seed]), obs[seed].mean(axis=0), atol=1e-4)
 
 
+@pytest.mark.parametrize("frames_on_host", [False, True])
+def test_critics_and_actor_learn_before_step_0_in_trainings_own_cycle(frames_on_host):
+    """Copies to the targets before updates 0 and 10, and random draws that are not those of the run's updates."""
+    config = preset("dr.q", **tiny.SIZES)
+    spaces = Spaces(ObsSpec.vector(1), ContinuousActions((-1.0,), (1.0,)))
+    rows = walk_transitions(40)
+
+    def both(name: str) -> np.ndarray:
+        return np.stack([rows[name].astype(np.float32)] * 2)
+
+    ends = np.stack([rows["terminations"] | rows["truncations"]] * 2)
+    obs, after = ({SINGLE: both(name)} for name in ("observations", "next_observations"))
+    terminated = np.stack([rows["terminations"]] * 2)
+    arrays: list[Any] = [obs, both("actions"), both("rewards"), after, terminated, ends & ~terminated]
+    transitions = rp.Transition(*arrays)
+
+    def updated(count: int, update: Any) -> list[dict[str, np.ndarray]]:
+        """The networks before anything was learnt, and after each update."""
+        learner = Learner(LearnerSpec(config, spaces, 64, frames_on_host), [0, 1])
+        learner.begin_agents()
+        learner.add_recorded(transitions, ends)
+        seen = [dict(named_arrays(learner.states.agents))]
+        for i in range(count):
+            update(learner, i)
+            seen.append({name: np.array(x) for name, x in named_arrays(learner.states.agents).items()})
+        return seen
+
+    seen = updated(12, Learner.pretrain_policy)
+    actor = next(name for name in seen[0] if name.startswith("online.actor"))
+    target, encoder = actor.replace("online", "target"), next(name for name in seen[0] if "online.encoder" in name)
+    for i in range(1, 13):
+        synced = seen[0 if i <= 10 else 10]  # before update 0, and before update 10
+        np.testing.assert_array_equal(seen[i][target], synced[actor])
+        assert not np.array_equal(seen[i][actor], seen[i - 1][actor])
+        assert np.array_equal(seen[i][encoder], seen[i - 1][encoder]) == (i not in (1, 11))
+    again = updated(2, Learner.pretrain_policy)
+    np.testing.assert_array_equal(again[2][actor], seen[2][actor])
+    other = updated(2, lambda learner, i: learner.learn(i, 0))
+    assert not np.array_equal(other[2][actor], seen[2][actor])
+
+
+def test_a_policy_trained_on_prior_data_is_good_at_step_0(tmp_path):
+    """Aim's reward is the action, and the data are random: the best return, 20, is not among them."""
+    np.savez(tmp_path / "data.npz", **random_transitions(Aim(), 400))
+    returns = {}
+    for count in (0, 200):
+        more = {"pretrain_policy": count, "seeds": 2, "replay_capacity": 600, "actor_learning_rate": 0.01}
+        more |= {"prefill": tmp_path / "data.npz", "exploration_steps": 0, "in_process": True}
+        run = train(Aim, tmp_path / f"run-{count}", 1, **more)
+        returns[count] = [row.score for row in read_results([run]) if row.agent_steps == 0]
+    assert len(returns[200]) == 2
+    assert min(returns[200]) > max(15, *returns[0])
+
+
+def test_a_signal_ends_a_run_that_has_not_begun(tmp_path, monkeypatch, capsys):
+    """Nothing is left behind, so that the same command begins again."""
+    np.savez(tmp_path / "data.npz", **walk_transitions(60))
+    made, learn = [], Learner.pretrain_policy
+
+    def then_signal(learner: Learner, update: int) -> Any:
+        made.append(update)
+        if update == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return learn(learner, update)
+
+    monkeypatch.setattr(Learner, "pretrain_policy", then_signal)
+    given = {"prefill": str(tmp_path / "data.npz"), "pretrain_policy": 1_000, "exploration_steps": 40}
+    with pytest.raises(KeyboardInterrupt):
+        train(toys.Walk, tmp_path / "run", **given, quiet=False)
+    assert len(made) == 10, "a target period"
+    assert "stopped before step 0, without a checkpoint: start the run again" in capsys.readouterr().out
+    monkeypatch.setattr(Learner, "pretrain_policy", learn)
+    train(toys.Walk, tmp_path / "run", steps=40, **{**given, "pretrain_policy": 10})
+
+
 @pytest.mark.filterwarnings("ignore")  # what minari says of datasets without an author
 def test_a_minari_dataset_recorded_here(tmp_path, monkeypatch, capsys):
     """Through the command line, on a registered environment; the transitions are those that were recorded."""
     minari = pytest.importorskip("minari")
     pytest.importorskip("h5py")
-    import gymnasium
-
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
     collector = minari.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=30))
     rewards, rng = [], np.random.default_rng(0)
@@ -371,8 +520,49 @@ def test_a_minari_dataset_recorded_here(tmp_path, monkeypatch, capsys):
     assert record(run)["started_from"]["prefill"]["sha256"] == found.record["sha256"]
     assert main(["train", "gym/Pendulum-v1", "--prefill", "minari:none/none-v0", "--out", str(tmp_path / "no")]) == 2
     error = capsys.readouterr().err
-    assert "--prefill minari:none/none-v0 cannot be opened" in error
+    assert "--prefill minari:none/none-v0 cannot be opened (it is not on this machine)" in error
+    assert "download=True" not in error
     assert "datasets here: pendulum/random-v0" in error
+
+
+def test_each_start_on_the_command_line_on_a_real_environment(tmp_path, capsys):
+    """A run; fine-tuned with its weights and its replay; from a file; the first one continued with other gravity."""
+    first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
+
+    def dr_q_train(task: str, *words: str, **more: Any) -> str:
+        flags = [] if "--resume" in words else tiny.flags(steps=60, eval_every=60, eval_episodes=1, **more)
+        assert main(["train", task, *words, *flags]) == 0
+        return capsys.readouterr().out
+
+    dr_q_train("gym/Pendulum-v1", "--out", first)
+    more = {"exploration_steps": 0, "pretrain": 10}
+    said = dr_q_train("gym/Pendulum-v1", "--out", second, "--init", first, "--prefill", first, **more)
+    assert f"weights of {first}, gym/Pendulum-v1 at step 60: encoder, actor, critics (seed 0 from 0)" in said
+    assert f"58 transitions of {first}" in said  # the outcome of the newest is unknown
+    assert {name: x["kind"] for name, x in record(tmp_path / "second")["started_from"].items()} == {
+        "init": "checkpoint",
+        "prefill": "run",
+    }
+    env = gymnasium.make("Pendulum-v1")
+    np.savez(tmp_path / "data.npz", **random_transitions(env, 40))
+    said = dr_q_train("gym/Pendulum-v1", "--out", third, "--prefill", str(tmp_path / "data.npz"), **more)
+    assert f"40 transitions of {tmp_path / 'data.npz'}" in said
+    entry = "gymnasium.envs.classic_control:PendulumEnv"
+    gymnasium.register("drq-Moon-v0", entry_point=entry, max_episode_steps=200, kwargs={"g": 1.6})
+    try:
+        assert main(["train", "gym/drq-Moon-v0", "--resume", first, "--steps", "90"]) == 2
+        assert "or give --new-environment to continue in another environment" in capsys.readouterr().err
+        said = dr_q_train("gym/drq-Moon-v0", "--resume", first, "--new-environment", "--steps", "90")
+    finally:
+        gymnasium.registry.pop("drq-Moon-v0")
+    assert "another environment from step 60 on: the open episodes are closed as truncated" in said
+    out = tmp_path / "results.csv"
+    assert main(["results", first, second, third, "--out", str(out)]) == 0
+    rows = {tuple(line.split(",")[:4]) for line in out.read_text().splitlines()[1:]}
+    assert {row for row in rows if row[0] == "gym/drq-Moon-v0"} == {
+        ("gym/drq-Moon-v0", "dr.q+new_environment", "0", "90")
+    }
+    assert {row[1] for row in rows if row[0] == "gym/Pendulum-v1"} == {"dr.q+init+prefill", "dr.q+prefill"}
 
 
 def test_the_command_line_says_what_the_settings_are(source, tmp_path, capsys):
@@ -386,14 +576,17 @@ def test_the_command_line_says_what_the_settings_are(source, tmp_path, capsys):
 
 
 def test_a_model_card_says_what_a_run_started_from(source, tmp_path):
-    run = train(toys.Walk, tmp_path / "run", steps=40, init=source, prefill=source, eval_every=40)
+    more = {"pretrain": 10, "pretrain_policy": 20}
+    run = train(toys.Walk, tmp_path / "run", steps=40, init=source, prefill=source, eval_every=40, **more)
     export_policy(run, tmp_path / "policy", episodes=0)
     card = (tmp_path / "policy" / "README.md").read_text()
     assert (
         f"Started from weights of `{source}` (callable:tests.envs.toys.Walk, 120 agent steps): encoder, actor" in card
     )
     count = record(run)["started_from"]["prefill"]["transitions"]
-    assert f"Its replay began with {count} transitions of `{source}`" in card
+    updates = "with 10 encoder updates and 20 updates of critics and actor on them before step 0"
+    assert f"Its replay began with {count} transitions of `{source}`, {updates}; SHA-256" in card
+    assert "--pretrain 10 --pretrain-policy 20" in card or "pretrain=10, pretrain_policy=20" in card
 
 
 class OtherWalk(toys.Walk):
@@ -408,8 +601,6 @@ class OtherWalk(toys.Walk):
 
 
 def test_another_environment_is_refused_unless_asked_for(scratch, tmp_path):
-    import shutil
-
     run = tmp_path / "run"
     shutil.copytree(scratch, run)
     with pytest.raises(dr_q.RunFolderError) as refused:
@@ -417,8 +608,12 @@ def test_another_environment_is_refused_unless_asked_for(scratch, tmp_path):
     assert "another environment than that of the run" in str(refused.value)
     assert "made_from OtherWalk, the run's Walk" in str(refused.value)
     assert "give new_environment" in str(refused.value)
-    with pytest.raises(dr_q.RunFolderError, match="which its agent does not fit"):
+    with pytest.raises(dr_q.RunFolderError, match=r"this environment's are obs .* which do not fit its agent"):
         dr_q.train(toys.Bandit, resume=run, steps=160, quiet=True, new_environment=True)
+    told = (run / "run.json").read_text()
+    with pytest.raises(dr_q.ConfigError, match="has done its 120 steps: there is none left for another environment"):
+        dr_q.train(OtherWalk, resume=run, quiet=True, new_environment=True)
+    assert (run / "run.json").read_text() == told
     before = replay_of(run, 120).storage
     dr_q.train(OtherWalk, resume=run, steps=160, quiet=True, new_environment=True)
     info = record(run)
@@ -428,6 +623,9 @@ def test_another_environment_is_refused_unless_asked_for(scratch, tmp_path):
     last = int(before.clock)  # the stamp of the transition that was pending: its episode is closed
     stamps = np.asarray(after.stamp).reshape(-1)[:CAPACITY]
     assert sorted(np.asarray(after.is_transition)[stamps == last].tolist()) == [False, True]
+    # Its results are those of the new environment; the evaluations at steps 0 and 120 were of the earlier one.
+    assert [(r.preset, r.agent_steps) for r in read_results([run])] == [("dr.q+new_environment", 160)]
+    assert list(read_run(run).evaluations.values()) == [[(160, pytest.approx(read_results([run])[0].score))]]
     # From then on it is the run's own; the first one is another.
     dr_q.train(OtherWalk, resume=run, steps=170, quiet=True)
     with pytest.raises(dr_q.RunFolderError, match="another environment"):
@@ -440,6 +638,23 @@ def test_arguments_of_a_partial_identify_an_environment(tmp_path):
     with pytest.raises(dr_q.RunFolderError, match="another environment"):
         dr_q.train(functools.partial(OtherWalk, gain=3.0), resume=run, steps=60, quiet=True)
     dr_q.train(functools.partial(OtherWalk, gain=1.0), resume=run, steps=60, quiet=True)
+
+
+def test_errors_name_what_python_users_write(scratch, tmp_path):
+    with pytest.raises(dr_q.ConfigError, match="num_envs must be a whole number between 1 and 1000, got 0"):
+        dr_q.train(toys.Walk, out=tmp_path / "run", num_envs=0)
+    with pytest.raises(dr_q.ConfigError, match=r"init x does not fit the run in .*, which has none; a run is resumed"):
+        dr_q.train(toys.Walk, resume=scratch, init="x")
+    with pytest.raises(dr_q.ConfigError, match="name two folders; give resume alone"):
+        dr_q.train(toys.Walk, resume=scratch, out=tmp_path / "run")
+    settings = make_settings(functools.partial(functools.partial(OtherWalk, gain=1.0)))
+    assert settings.task_name == "callable:tests.training.test_starting_from.OtherWalk"
+
+
+def test_a_warm_up_that_does_nothing_is_said(tmp_path, capsys):
+    train(toys.Walk, tmp_path / "run", steps=40, exploration_steps=40, warmup_steps=7, quiet=False)
+    said = capsys.readouterr().out
+    assert "warmup_steps 7 does nothing: it is for init without exploration_steps and prefill" in said
 
 
 def test_new_environment_needs_a_run_to_resume(tmp_path):

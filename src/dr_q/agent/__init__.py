@@ -11,7 +11,7 @@ from dr_q.agent.losses import (
     draw_noise,
     target_policy_action,
 )
-from dr_q.agent.metrics import METRICS, metric_names, update_metrics
+from dr_q.agent.metrics import METRICS, Metric, metric_names, update_metrics
 from dr_q.agent.rollout import Rollout, roll_out
 from dr_q.agent.state import (
     Agent,
@@ -50,6 +50,7 @@ __all__ = [
     "EncoderDraws",
     "EncoderMetrics",
     "Gumbel",
+    "Metric",
     "Networks",
     "PolicyNetworks",
     "Prediction",

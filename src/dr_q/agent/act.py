@@ -15,12 +15,43 @@ DISCRETE_NOISE = 0.5
 
 
 def greedy_action(networks: Networks, obs: dict[str, Array]) -> Float[Array, "A"]:
-    """The actor's action for one observation, without noise."""
+    """The actor's action for one observation, without noise.
+
+    Args:
+        networks: The networks, for instance `agent.online`.
+        obs: One observation by part, without a batch axis.
+
+    Returns:
+        An action in [-1, 1], or one-hot.
+
+    Example:
+        ```python
+        action = dr_q.agent.greedy_action(agent.online, {"obs": jnp.zeros(17)})
+        ```
+    """
     return networks.policy(jax.tree.map(lambda x: x[None], obs))[0]
 
 
 def explore(config: Config, networks: Networks, obs: dict[str, Array], key: Key[Array, ""]) -> Float[Array, "A"]:
-    """The actor's action for one observation, with exploration noise; discrete actions are sampled, too."""
+    """The actor's action for one observation, with exploration noise.
+
+    Continuous actions get normal noise and are clipped to [-1, 1]. Discrete actions are sampled by Gumbel-softmax, get
+    half the noise, and become one-hot.
+
+    Args:
+        config: The settings. It uses `exploration_noise` and `gumbel_temperature`.
+        networks: The networks, for instance `agent.online`.
+        obs: One observation by part, without a batch axis.
+        key: Decides the noise.
+
+    Returns:
+        An action in [-1, 1], or one-hot.
+
+    Example:
+        ```python
+        action = dr_q.agent.explore(config, agent.online, {"obs": jnp.zeros(17)}, jax.random.key(1))
+        ```
+    """
     if isinstance(networks.actor, DiscreteActor):
         return _explore_choices(config, networks, networks.actor, obs, key)
     action = greedy_action(networks, obs)
@@ -39,7 +70,20 @@ def _explore_choices(
 
 
 def random_action(action: ActionSpec, key: Key[Array, ""]) -> Float[Array, "A"]:
-    """A uniform action, as taken for the first `exploration_steps`."""
+    """A uniformly random action, as a run takes in its first `exploration_steps`.
+
+    Args:
+        action: The kind of actions, `spaces.action`.
+        key: Decides the action.
+
+    Returns:
+        An action in [-1, 1], or one-hot.
+
+    Example:
+        ```python
+        action = dr_q.agent.random_action(spaces.action, jax.random.key(0))
+        ```
+    """
     if not isinstance(action, DiscreteActions):
         return jax.random.uniform(key, (action.dim,), minval=-1, maxval=1)
     keys = jax.random.split(key, len(action.choices))

@@ -15,37 +15,55 @@ from dr_q.replay import NStepBatch
 
 
 class CriticBatch(NamedTuple):
-    """What the critics learn from."""
+    """A batch for the critics and the actor."""
 
     obs: dict[str, Any]
+    """Observations by part, [B, ...]; normalised if the agent normalises them."""
     action: Float[Array, "B A"]
+    """Actions in [-1, 1], or one-hot."""
     n_step_reward: Float[Array, "B"]
-    """Discounted sum of the rewards up to a termination."""
+    """Discounted sum of the next n rewards, up to a termination."""
     n_step_discount: Float[Array, "B"]
-    """gamma^n, or 0 after a termination."""
+    """Discount of the value after n steps: gamma^n, or 0 after a termination."""
     next_obs: dict[str, Any]
+    """Observations n steps later."""
 
 
 class Gumbel(NamedTuple):
-    """The Gumbel draws of one RL update of discrete actions."""
+    """The Gumbel noise of one RL update with discrete actions."""
 
     target: Float[Array, "B A"]
-    """Of the target policy."""
+    """For the target actor's action."""
     actor: Float[Array, "B A"]
-    """Of the actor's loss."""
+    """For the action in the actor's loss."""
 
 
 class ActionNoise(NamedTuple):
-    """The random draws of one RL update."""
+    """The noise of one RL update."""
 
     standard_normal: Float[Array, "B A"]
-    """Behind the noise on the target actor's action."""
+    """Standard normal numbers, which become the noise on the target actor's action."""
     gumbel: Gumbel | None
-    """None for continuous actions."""
+    """Gumbel noise for discrete actions; None for continuous ones."""
 
 
 def draw_noise(actor: Actor | DiscreteActor, shape: tuple[int, ...], key: Key[Array, ""]) -> ActionNoise:
-    """The noise of one RL update on a batch whose actions have that shape."""
+    """Draw the noise of one RL update.
+
+    Args:
+        actor: The actor; it decides whether Gumbel noise is needed.
+        shape: Shape of the batch of actions, (B, A).
+        key: Decides the noise.
+
+    Returns:
+        The noise, which `actor_critic_step` takes.
+
+    Example:
+        ```python
+        noise = dr_q.agent.draw_noise(agent.online.actor, batch.action.shape, jax.random.key(0))
+        agent, metrics = dr_q.agent.actor_critic_step(config, agent, batch, *noise)
+        ```
+    """
     if not isinstance(actor, DiscreteActor):
         return ActionNoise(jax.random.normal(key, shape), None)
     key_normal, key_target, key_actor = jax.random.split(key, 3)
@@ -54,7 +72,22 @@ def draw_noise(actor: Actor | DiscreteActor, shape: tuple[int, ...], key: Key[Ar
 
 
 def critic_batch(config: Config, sample: NStepBatch) -> CriticBatch:
-    """What the critics learn from, of a sample of the replay."""
+    """A batch for the critics, from n-step samples of the replay.
+
+    Args:
+        config: The settings. It uses `discount`.
+        sample: What `dr_q.replay.sample_n_step` returned.
+
+    Returns:
+        The batch, which `actor_critic_step` takes.
+
+    Example:
+        ```python
+        slots = dr_q.replay.draw(replay, jax.random.key(0), config.batch_size)
+        sample = dr_q.replay.sample_n_step(replay.storage, slots, config.q_horizon)
+        batch = dr_q.agent.critic_batch(config, sample)
+        ```
+    """
     reward, discount = n_step_return(sample.reward, sample.not_done, config.discount)
     return CriticBatch(sample.obs, sample.action, reward, discount, sample.next_obs)
 

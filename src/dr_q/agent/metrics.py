@@ -12,10 +12,12 @@ from dr_q.replay import Replay, make_sampler, sampling_metrics
 
 
 class Metric(NamedTuple):
-    """One column of metrics.csv."""
+    """A metric of RL updates: a row of `METRICS` and a column of `metrics.csv`."""
 
     name: str
+    """Its name, that of the column."""
     value: Callable[[ActorCriticMetrics], Float[Array, ""]]
+    """Its value, computed from what an RL update saw."""
 
 
 METRICS: tuple[Metric, ...] = (
@@ -25,6 +27,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("q_target_mean", lambda seen: jnp.mean(seen.q_target)),
     Metric("td_error_mean", lambda seen: jnp.mean(seen.td_error)),
 )
+"""The metrics of RL updates. The sampler adds its own."""
 
 
 def metric_names(config: Config) -> tuple[str, ...]:

@@ -15,58 +15,110 @@ from dr_q.spaces import ObsSpec, Spaces
 
 
 class Networks(eqx.Module):
-    """Encoder, actor and critics."""
+    """The networks of one agent: encoder, actor and twin critics."""
 
     encoder: Encoder
+    """f, g and M of the paper."""
     actor: Actor | DiscreteActor
+    """The actor pi."""
     critic: TwinCritic
+    """The critics Q1 and Q2."""
     normaliser: Normaliser | None = None
-    """Of the observations that the encoder is given; None if they are not normalised. The targets' is not used."""
+    """Running mean and variance of observations; None if they are not normalised. The target networks' is not used."""
 
     @property
     def policy(self) -> "PolicyNetworks":
-        """What acts."""
+        """The networks that acting needs."""
         return PolicyNetworks(self.encoder.state, self.actor, self.normaliser)
 
     def normalised(self, obs: dict[str, Any]) -> dict[str, Any]:
-        """Observations as the encoder takes them, of what the environment and the replay give."""
+        """Observations as the encoder takes them.
+
+        Args:
+            obs: Observations as the environment and the replay give them, with any leading axes.
+
+        Returns:
+            The observations, normalised if there is a normaliser.
+        """
         return obs if self.normaliser is None else self.normaliser(obs)
 
 
 class PolicyNetworks(eqx.Module):
-    """f and the actor: all that acting needs."""
+    """The networks that acting needs: the state encoder f and the actor."""
 
     state: StateEncoder
+    """The state encoder f."""
     actor: Actor | DiscreteActor
+    """The actor pi."""
     normaliser: Normaliser | None = None
+    """Running mean and variance of observations; None if they are not normalised."""
 
     def __call__(self, obs: dict[str, Array]) -> Float[Array, "B A"]:
-        """Actions for a batch of observations: in [-1, 1], or one-hot."""
+        """Actions for a batch of observations, without noise.
+
+        Args:
+            obs: Observations by part, [B, ...].
+
+        Returns:
+            Actions in [-1, 1], or one-hot.
+        """
         return self.actor(self.z_s(obs))
 
     def z_s(self, obs: dict[str, Array]) -> Float[Array, "B zs"]:
-        """Latent states of a batch of observations."""
+        """Latent states of a batch of observations.
+
+        Args:
+            obs: Observations by part, [B, ...]; not normalised yet.
+
+        Returns:
+            Latent states z_s.
+        """
         return self.state(obs if self.normaliser is None else self.normaliser(obs))
 
 
 class Agent(eqx.Module):
-    """An agent of one seed. A value: updates return a new one."""
+    """The agent of one seed. It is an immutable pytree: updates return a new agent.
+
+    `dr_q.agent.init_agent` makes a fresh one, and `OpenedRun.agent` reads a trained one.
+    """
 
     online: Networks
     """The networks that act and learn."""
     target: Networks
-    """Their copy from the last target update."""
+    """The target networks: a copy of the online networks at the last target update."""
     encoder_optimiser: optax.OptState
+    """State of the encoder's AdamW."""
     actor_optimiser: optax.OptState
+    """State of the actor's AdamW."""
     critic_optimiser: optax.OptState
+    """State of the critics' AdamW."""
     reward_scale: Float[Array, ""]
-    """Mean absolute reward at the last target update, the unit of the critics' values; 1 without reward scaling."""
+    """Mean absolute reward at the last target update, the unit of the critics' values; 1 without `reward_scaling`."""
     target_reward_scale: Float[Array, ""]
-    """The same at the target update before, the unit of the target critics' values."""
+    """Mean absolute reward at the target update before the last, the unit of the target critics' values."""
 
 
 def init_networks(config: Config, spaces: Spaces, key: Key[Array, ""]) -> Networks:
-    """Fresh networks for a task."""
+    """Fresh networks for an environment.
+
+    Args:
+        config: The settings. It uses sizes, activations and `normalise_observations`.
+        spaces: Observations and actions of the environment.
+        key: Decides the initial weights.
+
+    Returns:
+        The networks.
+
+    Raises:
+        ConfigError: `normalise_observations` names a part that the observations do not have, or an image.
+
+    Example:
+        ```python
+        config = dr_q.preset("quick")
+        spaces = dr_q.Spaces(dr_q.ObsSpec.vector(17), dr_q.ContinuousActions((-1.0,) * 6, (1.0,) * 6))
+        networks = dr_q.agent.init_networks(config, spaces, jax.random.key(0))
+        ```
+    """
     key_encoder, key_actor, key_critic = jax.random.split(key, 3)
     return Networks(
         encoder=Encoder.init(
@@ -87,7 +139,21 @@ def init_networks(config: Config, spaces: Spaces, key: Key[Array, ""]) -> Networ
 
 
 def init_agent(config: Config, networks: Networks) -> Agent:
-    """An agent around networks, fresh or loaded; its targets are a copy of them."""
+    """An agent around networks, with fresh optimisers. The target networks are a copy of the networks.
+
+    Args:
+        config: The settings. It uses learning rates and weight decays.
+        networks: Fresh or loaded networks.
+
+    Returns:
+        The agent.
+
+    Example:
+        ```python
+        networks = dr_q.agent.init_networks(config, spaces, jax.random.key(0))
+        agent = dr_q.agent.init_agent(config, networks)
+        ```
+    """
     return Agent(
         online=networks,
         target=jax.tree.map(jnp.copy, networks),

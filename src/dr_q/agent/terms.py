@@ -19,23 +19,44 @@ from dr_q.replay import Subtrajectory
 
 
 class Prediction(NamedTuple):
-    """What the latent model predicted along a batch of windows, and what it should have."""
+    """The latent model, rolled out along a batch of windows, and its targets."""
 
     z_sa: Float[Array, "H B zsa"]
+    """Latent state-action at each step."""
     pred_z_s: Float[Array, "H B zs"]
     """Predicted latent state after each step."""
     target_z_s: Float[Array, "H B zs"]
-    """The target encoder's latent state after each step; constant."""
+    """The target encoder's latent state after each step; no gradient flows through it."""
     reward_logits: Float[Array, "H B bins"]
+    """Predicted reward at each step, as logits over the two-hot bins."""
     done: Float[Array, "H B"] | None
-    """Predicted done flag; MR.Q only."""
+    """Predicted done flag; None unless `done_weight` is above 0 (MR.Q)."""
     batch: Subtrajectory
+    """The windows."""
     has_terminated: Bool[Array, ""]
-    """Whether any transition of the replay terminated."""
+    """Whether any transition of the replay so far terminated its episode."""
 
 
 def predict(encoder: Encoder, target: Encoder, batch: Subtrajectory, has_terminated: Bool[Array, ""]) -> Prediction:
-    """Roll the latent model out along a batch; each step's prediction feeds the next (Eq. 5)."""
+    """Roll the latent model out along a batch; each step's prediction feeds the next (Eq. 5).
+
+    Args:
+        encoder: The online encoder.
+        target: The target encoder.
+        batch: Windows of transitions, with normalised observations if the agent normalises them.
+        has_terminated: Whether any transition of the replay so far terminated (`storage.has_terminated`).
+
+    Returns:
+        The predictions and their targets.
+
+    Example:
+        ```python
+        batch = dr_q.replay.sample_subtrajectory(replay.storage, slots, config.encoder_horizon)
+        prediction = dr_q.agent.predict(
+            agent.online.encoder, agent.target.encoder, batch, replay.storage.has_terminated
+        )
+        ```
+    """
     first, later = ({name: at_index(x, i) for name, x in batch.obs.items()} for i in (0, slice(1, None)))
     target_z_s = jax.lax.stop_gradient(_over_time(target, later, batch.reward.shape))
     rollout = roll_out(encoder, encoder.z_s(first), batch.action)
@@ -68,16 +89,16 @@ def done_term(config: Config, prediction: Prediction) -> Float[Array, "H B"]:
 
 
 class Term(NamedTuple):
-    """One term of the encoder loss."""
+    """One term of the encoder loss: a row of `TERMS`."""
 
     name: str
-    """In logs `encoder_NAME`."""
+    """Its name; the column in logs is `encoder_NAME`."""
     weight: str
-    """The setting that is its weight."""
+    """Name of the setting that is its weight."""
     loss: Callable[[Config, Prediction], Float[Array, "H B"]]
-    """One value per step and sample; steps after a termination are masked by the caller."""
+    """The loss, a value for each step and sample. The caller masks steps after a termination."""
     when: Callable[[Prediction], Bool[Array, ""]] | None = None
-    """Whether it counts yet; always, if there is no such condition."""
+    """Whether the term counts yet; None if it always does."""
 
 
 TERMS: tuple[Term, ...] = (
@@ -87,10 +108,25 @@ TERMS: tuple[Term, ...] = (
     # MR.Q learns the flag once there is something to learn.
     Term("done", weight="done_weight", loss=done_term, when=lambda prediction: prediction.has_terminated),
 )
+"""The terms of the encoder loss. A term with weight 0 is not computed."""
 
 
 def encoder_terms(config: Config, prediction: Prediction) -> dict[str, Float[Array, ""]]:
-    """Each term without its weight, summed over the horizon and averaged over the batch; 0 where its weight is."""
+    """Each term of the encoder loss without its weight, summed over the horizon and averaged over the batch.
+
+    Args:
+        config: The settings. It uses the weights, `infonce_temperature` and the reward bins.
+        prediction: What `predict` returned.
+
+    Returns:
+        A value for each name of `TERMS`; 0 for a term with weight 0.
+
+    Example:
+        ```python
+        terms = dr_q.agent.encoder_terms(config, prediction)
+        print({name: float(value) for name, value in terms.items()})
+        ```
+    """
     # D1: masked per sample. Averaged over the whole batch, not over what is alive.
     alive = alive_steps(prediction.batch.not_done)
 
@@ -103,7 +139,26 @@ def encoder_terms(config: Config, prediction: Prediction) -> dict[str, Float[Arr
 
 
 def encoder_loss(config: Config, prediction: Prediction, terms: dict[str, Float[Array, ""]]) -> Float[Array, ""]:
-    """The weighted sum of the terms (Eq. 9)."""
+    """The encoder loss: the weighted sum of its terms (Eq. 9).
+
+    Args:
+        config: The settings. It uses the weights of the terms.
+        prediction: What `predict` returned.
+        terms: What `encoder_terms` returned.
+
+    Returns:
+        The loss.
+
+    Example:
+        ```python
+        def loss(encoder):
+            prediction = dr_q.agent.predict(encoder, agent.target.encoder, batch, replay.storage.has_terminated)
+            return dr_q.agent.encoder_loss(config, prediction, dr_q.agent.encoder_terms(config, prediction))
+
+
+        value, gradient = jax.value_and_grad(loss)(agent.online.encoder)
+        ```
+    """
 
     def weighted(term: Term) -> Float[Array, ""]:
         value = terms[term.name]

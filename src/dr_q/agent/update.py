@@ -27,22 +27,27 @@ _DRAWS = 4_096
 
 
 class EncoderMetrics(NamedTuple):
-    """What an encoder update saw."""
+    """Values of an encoder update, before it changed the encoder."""
 
     loss: Float[Array, ""]
+    """The encoder loss."""
     terms: dict[str, Float[Array, ""]]
-    """By the names of `terms.TERMS`."""
+    """Its terms without weights, by the names of `TERMS`."""
 
 
 class ActorCriticMetrics(NamedTuple):
-    """What an RL update saw, before it changed anything."""
+    """Values of an RL update, before it changed the networks."""
 
     critic_loss: Float[Array, ""]
+    """The loss of both critics."""
     actor_loss: Float[Array, ""]
-    """With the critics just updated."""
+    """The actor's loss; its critics are the updated ones."""
     q: Float[Array, "B critics"]
+    """Both critics' values."""
     q_target: Float[Array, "B"]
+    """The value that the critics regress to."""
     td_error: Float[Array, "B"]
+    """TD error of each sample: the larger one of both critics."""
 
 
 class EncoderDraws(NamedTuple):
@@ -63,7 +68,25 @@ class CriticDraw(NamedTuple):
 def sync_targets_and_train_encoder(
     config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
 ) -> tuple[Agent, EncoderMetrics]:
-    """Copy online to target networks, then a target period's encoder updates; the mean of what they saw."""
+    """Copy the online to the target networks, then make the encoder updates of a target period.
+
+    A run calls it before RL updates 1, 251, 501 and so on (`target_period`).
+
+    Args:
+        config: The settings. It uses `encoder_updates`, `target_period`, `batch_size` and those of the encoder.
+        agent: The agent.
+        replay: The replay, which holds its own observations.
+        key: Decides the batches and the shifts of images.
+
+    Returns:
+        The agent, and the mean of the updates' metrics.
+
+    Example:
+        ```python
+        sync = jax.jit(dr_q.agent.sync_targets_and_train_encoder, static_argnums=0)
+        agent, metrics = sync(config, agent, replay, jax.random.key(0))
+        ```
+    """
     agent = sync_targets(config, agent, replay)
     target = dataclasses.replace(agent.target, encoder=for_compute(config.compute, agent.target.encoder))
     constant = dataclasses.replace(agent, target=target)  # rounded once, not at each update
@@ -153,7 +176,23 @@ def _both(first: Any, last: Any) -> Any:
 def update_actor_critic(
     config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
 ) -> tuple[Agent, rp.Replay, ActorCriticMetrics]:
-    """One RL update on a fresh batch: critics, then actor, then the batch's priorities."""
+    """Draw a batch and make one RL update: critics, then actor, then the priorities of the batch.
+
+    Args:
+        config: The settings. It uses `batch_size`, `q_horizon` and those of critics and actor.
+        agent: The agent.
+        replay: The replay, which holds its own observations.
+        key: Decides the batch, the shifts of images and the noise.
+
+    Returns:
+        The agent, the replay with new priorities, and the metrics of the update.
+
+    Example:
+        ```python
+        update = jax.jit(dr_q.agent.update_actor_critic, static_argnums=0)
+        agent, replay, metrics = update(config, agent, replay, jax.random.key(0))
+        ```
+    """
     return learn_actor_critic(config, agent, replay, draw_for_critic(config, replay, key))
 
 
@@ -178,7 +217,26 @@ def learn_actor_critic(
 def encoder_step(
     config: Config, agent: Agent, batch: rp.Subtrajectory, has_terminated: Bool[Array, ""]
 ) -> tuple[Agent, EncoderMetrics]:
-    """One step of the encoder down its loss (Eq. 9) on a given batch."""
+    """One gradient step of the encoder on a given batch (Eq. 9).
+
+    Args:
+        config: The settings. It uses those of the encoder.
+        agent: The agent.
+        batch: Windows of `encoder_horizon` transitions, with normalised observations if the agent normalises them.
+        has_terminated: Whether any transition of the replay so far terminated (`storage.has_terminated`). Only MR.Q
+            uses it.
+
+    Returns:
+        The agent, and the metrics of the update.
+
+    Example:
+        ```python
+        slots = dr_q.replay.draw(replay, jax.random.key(0), config.batch_size)
+        batch = dr_q.replay.sample_subtrajectory(replay.storage, slots, config.encoder_horizon)
+        step = jax.jit(dr_q.agent.encoder_step, static_argnums=0)
+        agent, metrics = step(config, agent, batch, replay.storage.has_terminated)
+        ```
+    """
     target = for_compute(config.compute, agent.target.encoder)
 
     def loss_and_terms(encoder):
@@ -198,9 +256,28 @@ def actor_critic_step(
     standard_normal: Float[Array, "B A"],
     gumbel: Gumbel | None = None,
 ) -> tuple[Agent, ActorCriticMetrics]:
-    """One step of the critics (Eq. 13), then of the actor (Eq. 12), on a given batch; the encoder is constant.
+    """One gradient step of the critics (Eq. 13), then of the actor (Eq. 12), on a given batch.
 
-    Discrete actions need Gumbel draws, too.
+    The encoder does not change.
+
+    Args:
+        config: The settings. It uses those of critics and actor.
+        agent: The agent.
+        batch: What `critic_batch` returned.
+        standard_normal: Standard normal numbers for the noise on the target actor's action.
+        gumbel: Gumbel noise, which discrete actions need. `draw_noise` draws both.
+
+    Returns:
+        The agent, and the metrics of the update.
+
+    Example:
+        ```python
+        sample = dr_q.replay.sample_n_step(replay.storage, slots, config.q_horizon)
+        batch = dr_q.agent.critic_batch(config, sample)
+        noise = dr_q.agent.draw_noise(agent.online.actor, batch.action.shape, jax.random.key(0))
+        agent, metrics = dr_q.agent.actor_critic_step(config, agent, batch, *noise)
+        replay = dr_q.replay.write_priority(replay, slots, metrics.td_error)
+        ```
     """
     compute = config.compute
     encoder = for_compute(compute, agent.online.encoder)

@@ -52,9 +52,10 @@ class Doctor:
 
 @dataclasses.dataclass(kw_only=True)
 class Check:
-    """Check an environment without training: `dr-q check my_robot:Reach-v0`. A run does the same, shorter, at first.
+    """Check an environment without training: `dr-q check my_robot:Reach-v0`.
 
-    It is made, reset and stepped with random actions; spaces and values are checked; a second one must do the same.
+    It makes, resets and steps the environment with random actions, checks spaces and values, and checks that a second
+    environment gives the same results. A new run starts with a shorter form of this check.
     """
 
     task: str = argument(help="any task that `dr-q train` takes", metavar="TASK")
@@ -68,24 +69,28 @@ class Check:
         def give_up(finding: Any) -> None:
             """The environment cannot be interrupted: so the process ends."""
             _printed(finding)
-            self._print_last(good=False)
+            self._print_last([finding])
             os._exit(FAILURE)
 
-        good = True
-        for finding in check_env(self.task, self.steps, float(Execution(**self.execution).env_timeout), give_up):
-            _printed(finding)
-            good = good and finding.ok
-        self._print_last(good=good)
+        timeout, found = float(Execution(**self.execution).env_timeout), []
+        for finding in check_env(self.task, self.steps, timeout, give_up):
+            found.append(_printed(finding))
+        good = self._print_last(found)
         return 0 if good else FAILURE
 
-    def _print_last(self, *, good: bool) -> None:
-        more = "" if good else ", once what is marked with -- is fixed"
+    def _print_last(self, findings: list[Any]) -> bool:
+        """Whether it can be trained on, and print that."""
+        good = all(finding.ok or finding.warning for finding in findings)
+        more = "" if all(finding.ok for finding in findings) else "; look at what is marked with !"
+        more = more if good else ", once what is marked with -- is fixed"
         print(f"{self.task} can be trained on{more}", flush=True)
+        return good
 
 
 def _printed(finding: Any) -> Any:
     fix = "" if finding.ok else f"  ->  {finding.fix}"
-    print(f"{'ok  ' if finding.ok else '--  '}{finding.what}: {finding.found}{fix}", flush=True)
+    mark = "ok  " if finding.ok else "!   " if getattr(finding, "warning", False) else "--  "
+    print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
     return finding
 
 
@@ -99,7 +104,7 @@ class Bench:
     preset_file: Path | None = preset_file()
     with_evaluation: bool = option(False, "also time 5,000 steps with one evaluation, the paper's schedule")
     json: Path | None = option(None, "a file to write the numbers to as well", metavar="FILE")
-    run_settings: dict[str, Any] = options_of(Settings, "seeds")
+    run_settings: dict[str, Any] = options_of(Settings, "seeds", "num_envs")
     execution: dict[str, bool] = options_of(Execution, "in_process")
     algorithm: dict[str, Any] = options_of(Config, "replay_capacity", by_preset=True)
 

@@ -94,7 +94,9 @@ class Export:
     format: Literal["safetensors", "onnx", "numpy", "torch"] = option(
         "safetensors", "safetensors for dr-q itself; the others run without dr-q and JAX"
     )
-    precision: Literal["float32", "float16"] = option("float32", "of the weights; actions are computed in float32")
+    precision: Literal["float32", "float16"] = option(
+        "float32", "precision of the stored weights; actions are computed in float32"
+    )
     episodes: int = option(
         EVAL_EPISODES,
         "fresh episodes played with the written weights, for the model card; 0 for none",
@@ -131,10 +133,8 @@ class ImportAuthors:
     def run(self) -> int:
         """Import."""
         from dr_q.policies.authors import import_authors
-        from dr_q.run_folder import POLICY_FOLDER
 
-        out = self.folder / POLICY_FOLDER if self.out is None else self.out
-        done = import_authors(self.folder, self.task, out, self.seed, self.agent_steps)
+        done = import_authors(self.folder, self.task, self.out, self.seed, self.agent_steps)
         held = "encoder, actor and critics" if done.critics else "encoder and actor; no value.pt, so no critics"
         about = "about " if self.agent_steps is None else ""
         print(f"{done.folder}: {done.task}, {about}{done.agent_steps:,} agent steps; {held}")

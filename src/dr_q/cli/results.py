@@ -148,7 +148,7 @@ class Compare:
             print_table((*head, "p, Holm", "P(better)", ""), lines, width=180)
             print(reference_sentence(found))
             if found.missing:
-                print(f"Of the paper's tasks not compared ({len(found.missing)}): {', '.join(found.missing)}.\n")
+                print(f"Tasks of the paper that are not compared ({len(found.missing)}): {', '.join(found.missing)}.\n")
         if self.json:
             print(json.dumps(_without_nan(records), indent=1))
         return 0

@@ -10,11 +10,11 @@ from dr_q.cli.help import as_text
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import print_table, say
 from dr_q.cli.parse import Group
-from dr_q.config import MOST_STEPS, Config
+from dr_q.config import MOST_STEPS, Config, current_names
 from dr_q.kit import ConfigError, full_path
 from dr_q.kit.errors import FAILURE
-from dr_q.settings import Execution, Settings
-from dr_q.sweep.spec import RUN_OPTIONS, SEEDS, SweepOptions, parse_grid
+from dr_q.settings import STOP_RULES, Execution, Settings
+from dr_q.sweep.spec import EXECUTION_OPTIONS, RUN_OPTIONS, SEEDS, SweepOptions, parse_grid
 from dr_q.sweep.tune import TuneOptions
 
 _TUNE_SEEDS = 1
@@ -32,9 +32,7 @@ class _Jobs:
     )  # fmt: skip
     preset_file: Path | None = preset_file()
     jobs: dict[str, Any] = options_of(SweepOptions)
-    logging: dict[str, Any] = options_of(
-        Execution, "log_every", "wandb", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags"
-    )
+    execution: dict[str, Any] = options_of(Execution, *EXECUTION_OPTIONS)
     run_settings: dict[str, Any] = options_of(Settings, "seeds", "first_seed", *RUN_OPTIONS, seeds=SEEDS)
     algorithm: dict[str, Any] = options_of(Config, by_preset=True)
 
@@ -43,11 +41,6 @@ def _execution(given: dict[str, Any], out: Path) -> dict[str, Any]:
     """How every run is executed; at Weights & Biases they are a group, by default with the name of the folder."""
     Execution(**given)  # refuses
     return {"wandb_group": full_path(out).name, **given} if given.get("wandb") else given
-
-
-def seed_as_field(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings of runs by their fields' names: users call `first_seed` seed."""
-    return {"first_seed" if name == "seed" else name: value for name, value in given.items()}
 
 
 def _exit_code(call: Callable[[], None]) -> int:
@@ -96,7 +89,7 @@ class Sweep(_Jobs):
     grid: tuple[str, ...] = option(
         (), "values to try of a setting, with every preset and in all combinations", metavar="SETTING=VALUE,VALUE..."
     )
-    noise: dict[str, Any] = options_of(Settings, "noise_dims")
+    more_settings: dict[str, Any] = options_of(Settings, "noise_dims", *STOP_RULES)
 
     def run(self) -> int:
         """Train, or print an estimate."""
@@ -104,14 +97,14 @@ class Sweep(_Jobs):
 
         use_presets(self.preset_file)
         grid = parse_grid(self.grid)
-        run = seed_as_field(self.run_settings)
-        spec = sweep.SweepSpec(self.what, self.presets, **run, **self.noise, changes=self.algorithm, grid=grid)
+        run = current_names({**self.run_settings, **self.more_settings}, Settings)
+        spec = sweep.SweepSpec(self.what, self.presets, **run, changes=self.algorithm, grid=grid)
         options = SweepOptions(**self.jobs)
         if self.dry_run:
             _without_devices()
             _print_estimate(sweep.estimate(spec, self.out, options, self.throughput))
             return 0
-        execution = _execution(self.logging, self.out)
+        execution = _execution(self.execution, self.out)
         if self.slurm is not None:
             return self._write_script(spec, options, execution)
         if self.slurm_script is not None or self.slurm_header is not None or self.mem is not None:
@@ -132,7 +125,7 @@ class Sweep(_Jobs):
             return 0
         if self.mem is not None:
             raise ConfigError("--mem is for --slurm array; whole nodes have all their memory")
-        sweep.write_slurm(spec, self.out, options, file, slurm, self.preset_file)
+        sweep.write_slurm(spec, self.out, options, file, slurm, self.preset_file, execution)
         print(f"{file}: submit it with sbatch {file}")
         return 0
 
@@ -182,7 +175,7 @@ class RunExperiment(_Jobs):
 
         use_presets(self.preset_file)
         found = experiments.find(self.name)
-        run = seed_as_field(self.run_settings)
+        run = current_names(self.run_settings, Settings)
         planned = experiments.plan(found, tasks=self.tasks, **run, changes=self.algorithm)
         out = self.out or Path("runs") / f"experiment-{self.name}"
         options = SweepOptions(**self.jobs)
@@ -198,7 +191,7 @@ class RunExperiment(_Jobs):
             left = experiments.without_done(planned, self.have)
             _print_estimate(experiments.estimate_experiment(left, out, options, self.throughput))
             return 0
-        execution = _execution(self.logging, out)
+        execution = _execution(self.execution, out)
 
         def train() -> None:
             done = experiments.run_experiment(planned, out, options, say, have=self.have, execution=execution)
@@ -223,6 +216,7 @@ class Tune:
     out: Path = option(Path("runs/tune"), "the search's folder: new, empty, or that of the same search", metavar="DIR")
     tuning: dict[str, Any] = options_of(TuneOptions)
     jobs: dict[str, Any] = options_of(SweepOptions, "gpus_per_job", "cpus_per_job", "jobs_per_gpu", "max_minutes")
+    execution: dict[str, Any] = options_of(Execution, *EXECUTION_OPTIONS)
     run_settings: dict[str, Any] = options_of(Settings, "seeds", "first_seed", *RUN_OPTIONS, seeds=_TUNE_SEEDS)
     algorithm: dict[str, Any] = options_of(Config, by_preset=True)
 
@@ -233,15 +227,16 @@ class Tune:
 
         use_presets(self.preset_file)
         search = parse_search(self.search)
-        run = {"seeds": _TUNE_SEEDS, **seed_as_field(self.run_settings)}
+        run = {"seeds": _TUNE_SEEDS, **current_names(self.run_settings, Settings)}
         spec = SweepSpec(self.what, (self.preset,), **run, changes=self.algorithm)
         for name in search:
             if name in spec.changes:
                 raise ConfigError(f"--{name.replace('_', '-')} has a value and is searched; leave one of them out")
         options, tuning = SweepOptions(local=True, **self.jobs), TuneOptions(**self.tuning)
+        execution = _execution(self.execution, self.out)
 
         def train() -> None:
-            best = run_tune(spec, search, self.out, options, tuning, say)
+            best = run_tune(spec, search, self.out, options, tuning, say, execution)
             print(best.trials)
             print(f"best: trial {best.number}, return {best.value:.1f}")
             given = {**spec.changes, **best.settings}
@@ -257,7 +252,7 @@ class Watch:
 
     folder: Path = argument(help="a sweep's folder, a run's, or one with runs in it", metavar="DIR")
     once: bool = option(False, "print it once")
-    every: float = option(2.0, "seconds between looks", above=0, most=86_400)
+    every: float = option(2.0, "seconds between updates of the table", above=0, most=86_400)
 
     def run(self) -> int:
         """Show it until all is finished, or Ctrl-C."""

@@ -26,7 +26,10 @@ EXPLORE = 1_000
 
 @dataclasses.dataclass
 class Figures:
-    """What was measured. Times are milliseconds for all seeds together, of one agent step unless said otherwise."""
+    """What was measured. Times are milliseconds for all seeds together, of one round unless said otherwise.
+
+    A round is a step of every environment: with one environment per seed, an agent step.
+    """
 
     task: str
     preset: str
@@ -35,9 +38,10 @@ class Figures:
     machine: dict[str, str]
     compile_s: float
     steps: int
-    """Steps that were timed, after exploration."""
+    """Agent steps of each seed that were timed, after exploration."""
     step: float
     seed_steps_per_s: float
+    """Transitions of all seeds and environments."""
     parts: dict[str, float]
     """Where the loop's thread spent the step."""
     slowest_simulator: float | None
@@ -52,13 +56,15 @@ class Figures:
     peak_bytes: int | None
     """Of device memory."""
     evaluated_step: float | None = None
-    """A step with the paper's evaluation schedule."""
+    """A round with the paper's evaluation schedule."""
+    envs: int = 1
+    """Environments of each seed."""
 
     def markdown(self) -> str:
         """A table to paste into an issue."""
         rows: list[tuple[str, str]] = [
             ("seed-steps/s, after exploration, evaluation apart", f"**{self.seed_steps_per_s:,.0f}**"),
-            ("agent step of all seeds", f"{self.step:.3f} ms"),
+            ("agent step of all seeds" if self.envs == 1 else "round of all seeds", f"{self.step:.3f} ms"),
             *((f"- of it {PARTS[name]}", f"{value:.3f} ms") for name, value in self.parts.items()),
             ("encoder update on the device", f"{self.encoder_update:.3f} ms"),
             ("critic + actor update on the device", f"{self.rl_update:.3f} ms"),
@@ -73,9 +79,10 @@ class Figures:
             ratio = self.peak_bytes / self.stored_bytes
             rows.append(("peak device memory", f"{self.peak_bytes / 2**30:.2f} GiB ({ratio:.2f}x)"))
         if self.evaluated_step is not None:
-            rate = 1000 * self.seeds / self.evaluated_step
+            rate = 1000 * self.seeds * self.envs / self.evaluated_step
             rows.insert(1, (f"seed-steps/s with {EVAL_EPISODES} episodes every {EVAL_EVERY:,} steps", f"{rate:,.0f}"))
-        head = f"`{self.task}`, {self.preset}, {self.seeds} seeds, replay of {self.capacity:,} slots"
+        envs = "" if self.envs == 1 else f" of {self.envs} environments"
+        head = f"`{self.task}`, {self.preset}, {self.seeds} seeds{envs}, replay of {self.capacity:,} slots"
         machine = ", ".join(f"{name} {value}" for name, value in self.machine.items())
         table = "\n".join(f"| {name} | {value} |" for name, value in rows)
         return f"{head}\n\n| what | measured |\n|---|---|\n{table}\n\n{machine}"
@@ -89,10 +96,11 @@ def bench(
     with_evaluation: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Figures:
-    """Measure `steps` agent steps, rounded up to whole target periods."""
+    """Measure `steps` agent steps, rounded up to whole target periods and then to whole rounds."""
     keep_compiled_programs()
-    period = settings.config.target_period
+    period, lanes = settings.config.target_period, settings.num_envs
     steps = -(-steps // period) * period
+    steps = -(-steps // lanes) * lanes
     planned: list[Plan] = []
     pool = training_pool(settings, in_process, lambda spec: planned.append(plan_for(settings, spec)))
     stepper = None
@@ -118,18 +126,18 @@ def _measure(
     with_evaluation: bool,
     say: Callable[[str], None],
 ) -> Figures:
-    period = settings.config.target_period
+    period, lanes = settings.config.target_period, settings.num_envs
     say("compiling")
     compile_s = learner.compile()
     say(f"compiled in {compile_s:.1f} s; exploring for {EXPLORE:,} steps")
     _run(stepper, [None] * 50)
-    explore = _run(stepper, [None] * EXPLORE)
+    explore = _run(stepper, [None] * -(-EXPLORE // lanes))
     say(f"warming up, then timing {steps:,} steps")
-    _run(stepper, range(period))
+    _run(stepper, _updates(settings, period))
     stepper.clock.take()
     own: list[float] = []
-    step = _run(stepper, range(steps), own if isinstance(pool, ProcessPool) else None)
-    parts = {name: 1000 * seconds / steps for name, seconds in stepper.clock.take().items()}
+    step = _run(stepper, _updates(settings, steps), own if isinstance(pool, ProcessPool) else None)
+    parts = {name: 1000 * seconds * lanes / steps for name, seconds in stepper.clock.take().items()}
     evaluated = None
     if with_evaluation:
         say(f"timing {EVAL_EVERY:,} steps with one evaluation")
@@ -153,7 +161,7 @@ def _measure(
         compile_s=compile_s,
         steps=steps,
         step=1000 * step,
-        seed_steps_per_s=settings.seeds / step,
+        seed_steps_per_s=settings.seeds * lanes / step,
         parts=parts,
         slowest_simulator=1000 * float(np.mean(own)) if own else None,
         encoder_update=1000 * _timed(learner, lambda: learner.sync_targets_and_train_encoder(0), 2) / period,
@@ -163,11 +171,18 @@ def _measure(
         stored_bytes=sum(x.nbytes for x in jax.tree.leaves(learner.states)),
         peak_bytes=(device.memory_stats() or {}).get("peak_bytes_in_use") if device.platform != "cpu" else None,
         evaluated_step=None if evaluated is None else 1000 * evaluated,
+        envs=lanes,
     )
 
 
+def _updates(settings: Settings, steps: int) -> range:
+    """The first RL update of each round of these agent steps."""
+    each = settings.config.most_updates(settings.num_envs)
+    return range(0, -(-steps // settings.num_envs) * each, each)
+
+
 def _run(stepper: Stepper, updates: Any, own: list[float] | None = None) -> float:
-    """Seconds of each of these steps, the device's work included."""
+    """Seconds of each of these rounds, the device's work included."""
     start = time.perf_counter()
     count = 0
     for first in updates:
@@ -180,16 +195,17 @@ def _run(stepper: Stepper, updates: Any, own: list[float] | None = None) -> floa
 
 
 def _with_evaluation(settings: Settings, learner: Learner, pool: Pool, stepper: Stepper) -> float:
-    """Seconds of a step, of as many as there are between evaluations, with one of them."""
+    """Seconds of a round, of as many as there are between evaluations, with one of them."""
     evaluator = Evaluator(learner, settings.seed_list, settings.eval_episodes, evaluation_pool(settings), pool)
     try:
         evaluator.start(0)  # starts its simulators, if it has its own
         evaluator.take(wait=True)
         start = time.perf_counter()
         evaluator.start(0)
-        seconds = _run(stepper, range(EVAL_EVERY))
+        rounds = _updates(settings, EVAL_EVERY)
+        seconds = _run(stepper, rounds)
         evaluator.take(wait=True)
-        return max(seconds, (time.perf_counter() - start) / EVAL_EVERY)
+        return max(seconds, (time.perf_counter() - start) / len(rounds))
     finally:
         evaluator.close()
 

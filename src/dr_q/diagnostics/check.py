@@ -16,7 +16,7 @@ from dr_q.envs import (
     keep_from_exiting,
     make_env,
 )
-from dr_q.envs.probe import Finding, examine
+from dr_q.envs.probe import Bounded, Finding, examine
 from dr_q.kit import EnvError, spelled
 
 CHECK_STEPS = 500
@@ -37,16 +37,24 @@ def check_env(
         timeout: Seconds after which a call that does not return has failed. It is interrupted in the main thread only.
         give_up: Called, from another thread, where the call does not end even then.
 
-    Yields:
-        What was looked at, in order; the last one is not ok if the environment failed there.
+    Returns:
+        What was looked at, in order, as it is found. `ok` says whether there is nothing to do, `fix` what to do
+        otherwise; where `warning` is true a run can be trained all the same. If the environment fails, the last one is
+        not ok.
 
     Raises:
-        TaskError: It cannot be made, or DR.Q cannot train on it.
+        TaskError: While it is looked at: it cannot be made, or DR.Q cannot train on it.
 
     Example:
-        >>> for finding in check_env("gym/Pendulum-v1"):  # doctest: +SKIP
-        ...     print(finding.what, finding.ok, finding.found)
+        ```python
+        for finding in dr_q.check_env("gym/Pendulum-v1"):
+            print(finding.what, finding.ok, finding.found)
+        ```
     """
+    return _look(task, steps, timeout, give_up)
+
+
+def _look(task: Any, steps: int, timeout: float, give_up: Callable[[Finding], None] | None) -> Iterator[Finding]:
     watched = _Watched(timeout, give_up)
     try:
         with contextlib.closing(watched), interrupting(watched.watchdog), keep_from_exiting(watched.watchdog):
@@ -96,6 +104,8 @@ class _WatchedEnv:
         self._call = watched.call
         self._env: Env = watched.call("making the environment", lambda: make_env(task))
         self.spec = self._env.spec
+        if isinstance(self._env, Bounded):
+            self.bounds = self._env.bounds
 
     def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dr_q
-from dr_q.kit import DamagedFileError, DrQError, RunFolderError
+from dr_q.kit import DamagedFileError, DrQError, RunFolderError, is_installed
 from dr_q.run_folder import (
     Checkpoints,
     evaluation_rows,
@@ -51,7 +51,7 @@ def examine() -> Iterator[Finding]:
         ("sklearn", "report", "dr-q compare, report, analyse, experiment"),
         ("ray", "ray", "dr-q sweep, experiment"),
     ):
-        there = importlib.util.find_spec(module) is not None
+        there = is_installed(module)
         yield Finding(
             f"{module} (optional, for {use})",
             there,
@@ -198,7 +198,7 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'it does not say why')}"
 
 
-# What GL says of itself tells a GPU from software.
+# GL names its renderer: a GPU, or software.
 _DRAW = """
 from dr_q.envs import make_env
 env = make_env("dmc/walker-run")
@@ -209,7 +209,7 @@ try:
     with env._env.physics.contexts.gl.make_current() as context:
         renderer = context.call(GL.glGetString, GL.GL_RENDERER).decode()
 except Exception:
-    renderer = "something that does not say what it is"
+    renderer = "an unknown renderer"
 print(contrast, renderer)
 """
 

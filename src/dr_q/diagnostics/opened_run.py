@@ -19,67 +19,93 @@ from dr_q.spaces import SINGLE, Spaces
 
 
 class Latents(NamedTuple):
-    """What the encoder makes of observations and actions."""
+    """Latents of a batch of observations and actions: what `OpenedRun.latents` returns."""
 
     z_s: np.ndarray
-    """f(s), [B, zs_dim]."""
+    """Latent states z_s = f(s), [B, zs_dim]."""
     z_sa: np.ndarray | None
-    """g(z_s, a), [B, zsa_dim]; None: no actions were given."""
+    """Latent state-actions z_sa = g(z_s, a), [B, zsa_dim]; None if no actions were given."""
 
 
 class OpenedRun:
-    """A run's folder with its checkpoints; `dr_q.open_run` makes it. Nothing is read before it is asked for."""
+    """A trained run: agents, replays and latents at its checkpoints. `dr_q.open_run` makes one.
+
+    Agents and replays are read when they are asked for.
+
+    Example:
+        ```python
+        run = dr_q.open_run("runs/walker")
+        print(run.task, run.seeds, run.steps)
+        agent = run.agent(seed=0, at=run.steps[-1])
+        replay = run.replay(seed=0)
+        latents = run.latents(observations, actions)
+        ```
+    """
 
     def __init__(self, saved: analyse.SavedRun):
         self._saved = saved
 
     @property
     def folder(self) -> Path:
-        """The run's."""
+        """The run's folder."""
         return self._saved.folder
 
     @property
     def task(self) -> str:
-        """What it was trained on."""
+        """The task that it was trained on."""
         return self._saved.settings["task"]
 
     @property
     def seeds(self) -> list[int]:
-        """Its seeds."""
+        """The run's seeds."""
         return list(self._saved.seeds)
 
     @property
     def steps(self) -> list[int]:
-        """Agent steps of its checkpoints; train with `keep_checkpoints=N` to have more than two."""
+        """Agent steps of its checkpoints, in order. A run keeps the last two; `keep_checkpoints=N` keeps more."""
         return list(self._saved.checkpoints.steps())
 
     @property
     def config(self) -> Config:
-        """The settings of its algorithm."""
+        """The settings of the algorithm."""
         return self._saved.config
 
     @property
     def spaces(self) -> Spaces:
-        """What it observes, and how it acts."""
+        """Its observations and actions."""
         return self._saved.spaces
 
     def agent(self, *, seed: int | None = None, at: int | None = None) -> drq.Agent:
         """The agent of a seed at a checkpoint, with target networks and optimiser states.
 
         Args:
-            seed: by default the run's first.
-            at: agent steps of a checkpoint, by default the last.
+            seed: One of `seeds`. Default: the first.
+            at: One of `steps`: agent steps of a checkpoint. Default: the last.
+
+        Returns:
+            The agent.
+
+        Raises:
+            ConfigError: The run has no such seed or no checkpoint at that step.
+            DamagedFileError: The checkpoint is damaged.
         """
         return analyse.load_agent(self._saved, *self._chosen(seed, at))
 
     def replay(self, *, seed: int | None = None, at: int | None = None) -> rp.Replay:
-        """The replay of a seed at a checkpoint, whole: `draw`, `sample_n_step`, `probability` and `add` work on it.
+        """The whole replay of a seed at a checkpoint, for the functions of `dr_q.replay`.
 
-        Images take their share of a device's memory: slots x bytes of a frame.
+        Observations are on the device, also if the run kept them in host memory. Images take slots x bytes of a frame.
 
         Args:
-            seed: by default the run's first.
-            at: agent steps of a checkpoint, by default the last.
+            seed: One of `seeds`. Default: the first.
+            at: One of `steps`: agent steps of a checkpoint. Default: the last.
+
+        Returns:
+            The replay.
+
+        Raises:
+            ConfigError: The run has no such seed or checkpoint, or the replay has no whole window to draw yet.
+            DamagedFileError: The checkpoint is damaged.
         """
         loaded = analyse.load_replay(self._saved, *self._chosen(seed, at))
         storage = loaded.replay.storage
@@ -89,16 +115,23 @@ class OpenedRun:
         return dataclasses.replace(loaded.replay, storage=whole)
 
     def latents(self, obs: Any, actions: Any = None, *, seed: int | None = None, at: int | None = None) -> Latents:
-        """z_s of observations and, with actions, z_sa, by the online encoder of a checkpoint.
+        """Latent states z_s of observations and, with actions, latent state-actions z_sa.
+
+        The online encoder of a checkpoint computes them. Observations are normalised as the run does it
+        (`normalise_observations`).
 
         Args:
-            obs: a batch of observations, [B, ...]; of several parts a dict of batches by part.
-            actions: [B, A], as the agent acts: in [-1, 1].
-            seed: by default the run's first.
-            at: agent steps of a checkpoint, by default the last.
+            obs: A batch of observations [B, ...] as the environment gives them, or a dict with a batch for each part.
+            actions: A batch of actions [B, A] as the agent acts: in [-1, 1], or one-hot. None for z_s alone.
+            seed: One of `seeds`. Default: the first.
+            at: One of `steps`: agent steps of a checkpoint. Default: the last.
+
+        Returns:
+            `z_s` and `z_sa` as numpy arrays.
 
         Raises:
-            ConfigError: shapes are not those of the run's spaces.
+            ConfigError: Shapes differ from those of `spaces`, or the run has no such seed or checkpoint.
+            DamagedFileError: The checkpoint is damaged.
         """
         given = dict(obs) if isinstance(obs, Mapping) else {SINGLE: obs}
         parts = {name: np.asarray(x) for name, x in given.items()}
@@ -109,7 +142,8 @@ class OpenedRun:
                 f"observations of {_shapes(found)}; this run's are {_shapes(expected)}, a batch of them each"
             )
         batch = {name: jnp.asarray(parts[name], part.dtype) for name, part in self.spaces.obs.parts}
-        encoder = self.agent(seed=seed, at=at).online.encoder
+        online = self.agent(seed=seed, at=at).online
+        batch, encoder = online.normalised(batch), online.encoder
         if actions is None:
             return Latents(np.asarray(_z_s(encoder, batch)), None)
         acts = np.asarray(actions, np.float32)
@@ -127,15 +161,21 @@ def open_run(folder: str | Path) -> OpenedRun:
     """Open a run that has checkpoints.
 
     Args:
-        folder: of `dr_q.train` or `dr-q train`.
+        folder: The folder of a run of `dr_q.train` or `dr-q train`.
+
+    Returns:
+        The run.
 
     Raises:
-        RunFolderError: it is no run, or has no checkpoint.
+        RunFolderError: The folder is not a run, or has no evaluation, no policy or no checkpoint.
+        DamagedFileError: `run.json`, `evals.csv` or `policy.json` is damaged.
 
     Example:
+        ```python
         run = dr_q.open_run("runs/walker")
         agent, replay = run.agent(seed=0), run.replay(seed=0)
         latents = run.latents(observations, actions)
+        ```
     """
     return OpenedRun(analyse.open_run(Path(folder)))
 

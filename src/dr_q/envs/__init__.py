@@ -3,7 +3,7 @@
 Importing this package imports no simulator: a family imports its own when it makes an environment.
 """
 
-from dr_q.envs.rendering import choose_backend
+from dr_q.envs.rendering import choose_backend, quiet_destructors
 
 choose_backend()  # MuJoCo chooses when it is imported, which any environment may do
 
@@ -19,6 +19,7 @@ from dr_q.envs.processes.source import Source
 from dr_q.envs.processes.watchdog import CallInterruptedError, CallWatchdog, interrupting, keep_from_exiting
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.envs.seeding import stream_seed
+from dr_q.paper import TaskInfo
 
 __all__ = [
     "DEFAULT_AGENT_STEPS",
@@ -38,6 +39,7 @@ __all__ = [
     "Restarts",
     "Source",
     "Step",
+    "TaskInfo",
     "Transitions",
     "UnknownIdError",
     "canonical",
@@ -49,6 +51,7 @@ __all__ = [
     "known_tasks",
     "make_env",
     "open_pool",
+    "quiet_destructors",
     "stream_seed",
     "suite_tasks",
     "suites",

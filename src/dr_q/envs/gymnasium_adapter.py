@@ -36,6 +36,8 @@ from dr_q.spaces import (
 STACKED_FRAMES = 3
 SMALLEST_IMAGE = 31
 """What four convolutions of 3 x 3, three of them with stride 2, leave something of."""
+LARGEST_BOUND = 1e6
+"""Larger bounds stand for none: nearly all uniform actions between them would be huge."""
 
 
 class GymEnv:
@@ -65,6 +67,8 @@ class GymEnv:
             self.close()
             raise
         self._to_env = to_env_action(actions)
+        self._half = box.dtype == np.float16
+        """Whether actions are float16, to which float32 does not convert by itself."""
         self._is_whole = not obs.images or not isinstance(self._space, spaces.Dict | spaces.Tuple)
         """Whether the one part is all of the environment's observation, and not an entry of it."""
         self._leaves = {SINGLE: self._space} if self._is_whole else dict(_leaves(self._space, name))
@@ -92,7 +96,7 @@ class GymEnv:
 
     def step(self, action: np.ndarray) -> Step:
         """One agent step."""
-        own = self._to_env(action)
+        own = self._to_env(action).astype(np.float16) if self._half else self._to_env(action)
         given = ("obs", "reward", "terminated", "truncated", "info")
         obs, reward, terminated, truncated, info = self._call("step(action)", given, lambda: self._env.step(own))
         try:
@@ -101,6 +105,11 @@ class GymEnv:
             raise EnvError(f"{self._name}: step(action) gave {reward!r} as a reward, expected a number") from None
         said = info if isinstance(info, dict) else {}
         return Step(self._observe(obs), number, bool(terminated), bool(truncated), said)
+
+    def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The lowest and the highest values of each vector part that the observation space declares."""
+        parts = {name: space for name, space in self._leaves.items() if name not in self._frames}
+        return {name: (_flat_bounds(space, low=True), _flat_bounds(space, low=False)) for name, space in parts.items()}
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
         """What the environment draws itself; it must have been made with render_mode='rgb_array'."""
@@ -161,6 +170,11 @@ class GymEnv:
         shape, frames = self._leaves[name].shape, self._frames[name]
         if np.shape(value) != shape:
             raise EnvError(f"{self._name} gave an image {_described(value)}; its space has {shape}")
+        if np.asarray(value).dtype != np.uint8:
+            raise EnvError(
+                f"{self._name} gave an image of {np.asarray(value).dtype}; its space has uint8, from 0 to 255; wrap it "
+                "to convert its images: gymnasium.wrappers.TransformObservation"
+            )
         frames.extend([channels_first(value)] * (1 if frames else STACKED_FRAMES))
         return np.concatenate(list(frames))
 
@@ -206,6 +220,18 @@ def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
     if vector.size != int(np.prod(space.shape or ())):
         raise ValueError("another size")
     return vector
+
+
+def _flat_bounds(space: spaces.Space, *, low: bool) -> np.ndarray:
+    """The bounds of each number of `flat_observation`."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return np.concatenate([_flat_bounds(x, low=low) for x in inner])
+    if isinstance(space, spaces.Box):
+        return np.asarray(space.low if low else space.high, np.float64).reshape(-1)
+    found = _choices(space)
+    size = math.prod(space.shape or ()) if found is None else sum(found[0])
+    return np.full(size, 0.0 if low else 1.0)
 
 
 def _described(obs: Any) -> str:
@@ -261,6 +287,11 @@ def _one_line(error: Exception) -> str:
 
 
 def _actions(space: spaces.Space, name: str) -> ActionSpec:
+    if math.prod(space.shape or ()) == 0:
+        raise TaskError(
+            f"{name} has actions in {space}, which is empty; DR.Q needs at least one number or choice; wrap it: "
+            "gymnasium.wrappers.TransformAction(env, TO_ITS_ACTION, gymnasium.spaces.Box(...))"
+        )
     if (found := _choices(space)) is not None:
         choices, start = found
         return DiscreteActions(choices, start if any(start) else (), tuple(space.shape or ()))
@@ -275,16 +306,16 @@ def _actions(space: spaces.Space, name: str) -> ActionSpec:
 
 
 def _continuous_actions(space: spaces.Box, name: str) -> ContinuousActions:
-    if not np.issubdtype(space.dtype, np.floating) or 0 in space.shape:
+    if not np.issubdtype(space.dtype, np.floating):
         raise TaskError(
-            f"{name} has actions in {space}; DR.Q gives real numbers, at least one; wrap the environment so that its "
-            "action space is a Box of floats"
+            f"{name} has actions in {space}; DR.Q needs floats in a Box; wrap it: gymnasium.wrappers.TransformAction("
+            "env, lambda a: a.round().astype(env.action_space.dtype), gymnasium.spaces.Box(LOW, HIGH, SHAPE))"
         )
     low, high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+    if not ((np.abs(low) <= LARGEST_BOUND).all() and (np.abs(high) <= LARGEST_BOUND).all() and (low < high).all()):
         raise TaskError(
-            f"{name} has actions in {space}; DR.Q needs finite bounds, low < high, in every dimension; "
-            "wrap it, for instance: gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, SHAPE))"
+            f"{name} has actions in {space}; DR.Q needs finite bounds within +-{LARGEST_BOUND:g}, low < high, in every "
+            "dimension; wrap it, for instance: gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, SHAPE))"
         )
     shape = None if len(space.shape) == 1 else space.shape
     return ContinuousActions(tuple(map(float, low)), tuple(map(float, high)), shape)
@@ -301,12 +332,24 @@ def _obs_spec(space: spaces.Space, name: str) -> ObsSpec:
     leaves = _leaves(space, name)
     images = {path: _image(leaf, name) for path, leaf in leaves if not _is_small(leaf)}
     if not any(images.values()):
-        return ObsSpec.single(_vector(leaves))
+        whole = _vector(leaves)
+        _check_not_empty(whole.size, space, name)
+        return ObsSpec.single(whole)
+    for path, leaf in leaves:
+        _check_not_empty(math.prod(leaf.shape or ()), leaf, name, f" '{path}'")
     parts = [(path, images.get(path) or _vector([("", leaf)])) for path, leaf in leaves]
     names = [path for path, _ in parts]
     if len(set(names)) < len(names):
         raise TaskError(f"{name} has observations in {space}, where two entries have the same path; rename one")
     return ObsSpec(tuple(parts))
+
+
+def _check_not_empty(size: int, space: spaces.Space, name: str, which: str = "") -> None:
+    if size == 0:
+        raise TaskError(
+            f"{name} has observations{which} in {space}, which is empty; DR.Q needs at least one number; wrap it to "
+            "leave that out: gymnasium.wrappers.TransformObservation"
+        )
 
 
 def _is_image(space: spaces.Space) -> bool:
@@ -323,6 +366,7 @@ def _image(space: spaces.Space, name: str) -> Image | None:
         return None
     assert space.shape is not None
     height, width, channels = space.shape
+    _check_not_empty(channels, space, name)
     if min(height, width) < SMALLEST_IMAGE:
         turned = min(space.shape[1:]) >= SMALLEST_IMAGE
         fix = "channels come last: wrap it to move them" if turned else "wrap it to give larger ones, or plain numbers"

@@ -1,20 +1,24 @@
 """A look at an environment before anything is trained on it: made, reset, stepped, and compared with a second one."""
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dr_q.envs.protocol import Env, EnvSpec, Step
 from dr_q.kit import EnvError, TaskError
-from dr_q.spaces import ObsSpec, Vector, random_unit_action
+from dr_q.spaces import ContinuousActions, ObsSpec, Vector, random_unit_action
 
 PROBE_STEPS = 3
 """Random steps that a probe takes before a run."""
 LARGE = 1_000.0
 """Absolute values of observations above this are hard to learn from as they are."""
+_IMAGE_SIDE = 31
+"""The smallest height and width that convolutions take."""
+_MOST_SHOWN = 6
 _SEED = 12_345
 _LARGEST_REWARD = float(np.finfo(np.float32).max)
 
@@ -24,9 +28,18 @@ class Finding:
     """One thing looked at."""
 
     what: str
+    """That was looked at."""
     ok: bool
+    """Whether there is nothing to do about it."""
     found: str
     fix: str = ""
+    """What to do where it is not ok."""
+    warning: bool = False
+    """Whether a run can be trained as it is, though it is not ok."""
+
+
+_NOT_IN_A_RUN = ("size of observations", "bounds of observations", "ends of episodes")
+"""What a few steps cannot say, a run warns of itself, or makes no difference to it."""
 
 
 def probe(make: Callable[[], Env]) -> tuple[str, ...]:
@@ -38,7 +51,8 @@ def probe(make: Callable[[], Env]) -> tuple[str, ...]:
     Raises:
         TaskError, EnvError: It cannot be trained on.
     """
-    return tuple(f"{finding.found}; {finding.fix}" for finding in examine(make, PROBE_STEPS) if not finding.ok)
+    found = (finding for finding in examine(make, PROBE_STEPS) if not finding.ok)
+    return tuple(f"{finding.found}; {finding.fix}" for finding in found if finding.what not in _NOT_IN_A_RUN)
 
 
 def examine(make: Callable[[], Env], steps: int) -> Iterator[Finding]:
@@ -50,11 +64,13 @@ def examine(make: Callable[[], Env], steps: int) -> Iterator[Finding]:
     """
     first = make()
     try:
-        yield Finding("made", True, first.spec.made_from or "yes")
+        yield Finding("made", True, _closed(first.spec.made_from) or "yes")
         yield from _spaces(first.spec)
         seen, seconds = _play(first, steps, _SEED)
         yield Finding("reset and stepped", True, f"{len(seen) - 1} random steps, {seconds * 1000:.2f} ms each")
         yield from _values(first.spec.obs, seen)
+        if isinstance(first, Bounded):
+            yield from _in_bounds(first.spec.obs, first.bounds(), seen)
         yield from _episodes(first.spec, seen)
         second = make()
         try:
@@ -108,15 +124,45 @@ def where_not_finite(name: str, part: Vector, values: np.ndarray) -> str:
     return f"NaN or infinite in {shown}" + (f" and {len(found) - 5} more places" if len(found) > 5 else "")
 
 
+@runtime_checkable
+class Bounded(Protocol):
+    """An environment that knows the bounds which its observation space declares."""
+
+    def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The lowest and the highest values of each vector part."""
+        ...
+
+
+def _closed(made_from: str) -> str:
+    """`Id: A<B<C` with the brackets closed, for people."""
+    return made_from + ">" * made_from.rpartition(": ")[2].count("<")
+
+
 def _spaces(spec: EnvSpec) -> Iterator[Finding]:
     parts = ", ".join(f"{name} {type(part).__name__.lower()} {part.shape}" for name, part in spec.obs.parts)
     yield Finding("observations", True, parts)
+    for name, part in spec.obs.parts:
+        for path, shape in part.fields if isinstance(part, Vector) else ():
+            if len(shape) == 3 and sorted(shape)[1] >= _IMAGE_SIDE:
+                found = f"{path or name} of shape {shape} is taken for {math.prod(shape):,} plain numbers"
+                fix = "if it is an image, give uint8 from 0 to 255 (height, width, channels): convolutions read those"
+                yield Finding("images", False, found, fix, warning=True)
     action: Any = spec.action
-    bounds = f"{action.dim} numbers" if hasattr(action, "low") else f"choices of {action.choices}"
-    yield Finding("actions", True, bounds)
+    yield Finding("actions", True, _bounds(action) if hasattr(action, "low") else f"choices of {action.choices}")
     known = spec.episode_length is not None
     found = f"truncated after {spec.episode_length:,} steps" if known else "no limit is known"
     yield Finding("episode length", True, found)
+
+
+def _bounds(action: ContinuousActions) -> str:
+    """`3 numbers from -1 to 1`; bounds of each where they differ."""
+    count = f"{action.dim} number{'s' if action.dim > 1 else ''}"
+    pairs = list(dict.fromkeys(zip(action.low, action.high, strict=True)))
+    if len(pairs) == 1:
+        return f"{count} from {pairs[0][0]:g} to {pairs[0][1]:g}"
+    shown = [f"{low:g} to {high:g}" for low, high in zip(action.low, action.high, strict=True)]
+    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+    return f"{count}: {', '.join(shown[:_MOST_SHOWN])}{more}"
 
 
 def _values(obs: ObsSpec, seen: list[Step]) -> Iterator[Finding]:
@@ -128,10 +174,32 @@ def _values(obs: ObsSpec, seen: list[Step]) -> Iterator[Finding]:
         most = float(values.max())
         found = f"observations reach {most:.4g} in {part.component(place, name)}"
         fix = "normalise them: normalise_observations=all (--normalise-observations all), or scale them"
-        yield Finding("size of observations", most <= LARGE, found, fix)
+        yield Finding("size of observations", most <= LARGE, found, fix, warning=True)
     rewards = [step.reward for step in seen[1:]]
     if rewards:
         yield Finding("rewards", True, f"from {min(rewards):.4g} to {max(rewards):.4g}")
+
+
+def _in_bounds(
+    obs: ObsSpec, bounds: Mapping[str, tuple[np.ndarray, np.ndarray]], seen: list[Step]
+) -> Iterator[Finding]:
+    """Whether vectors stay within the declared space, up to rounding."""
+    for name, (low, high) in bounds.items():
+        part, values = obs[name], np.stack([step.obs[name] for step in seen])
+        least, most = values.min(axis=0), values.max(axis=0)
+        outside = (least < low - _rounding(low)) | (most > high + _rounding(high))
+        found = "within the declared space"
+        if outside.any():
+            at = int(np.argmax(outside))
+            assert isinstance(part, Vector)
+            got = f"{part.component(at, name)} reaches {least[at]:.4g} to {most[at]:.4g}"
+            found = f"{got}, the observation space declares {low[at]:.4g} to {high[at]:.4g}"
+        fix = "correct the observation space; dr-q does not clip, so training is the same"
+        yield Finding("bounds of observations", not outside.any(), found, fix, warning=True)
+
+
+def _rounding(bound: np.ndarray) -> np.ndarray:
+    return 1e-5 * (1 + np.where(np.isfinite(bound), np.abs(bound), 0))
 
 
 def _episodes(spec: EnvSpec, seen: list[Step]) -> Iterator[Finding]:
@@ -139,8 +207,9 @@ def _episodes(spec: EnvSpec, seen: list[Step]) -> Iterator[Finding]:
     endless = spec.episode_length is None and not ended
     found = f"{ended} ended in these steps"
     if endless:
-        found = f"no episode ended in {len(seen) - 1} random steps, and the environment says no limit"
-    yield Finding("ends of episodes", True, found)
+        found = f"no episode ended in {len(seen) - 1} random steps, and the environment declares no limit"
+    fix = "evaluations need episodes that end; gymnasium.wrappers.TimeLimit(env, STEPS) limits them, or check longer"
+    yield Finding("ends of episodes", not endless, found, fix, warning=True)
 
 
 def _compared(seen: list[Step], again: list[Step]) -> Finding:
@@ -151,5 +220,5 @@ def _compared(seen: list[Step], again: list[Step]) -> Finding:
         if not same or one[1:] != other[1:]:
             when = "at the reset" if number == 0 else f"at step {number}"
             found = f"a second environment with the same seed and actions gave something else {when}"
-            return Finding("repeated", False, found, fix)
+            return Finding("repeated", False, found, fix, warning=True)
     return Finding("repeated", True, "a second environment with the same seed and actions gave the same")

@@ -34,29 +34,29 @@ def _is_theirs(file: Path) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """What the agent, the replay and the worker processes must know of an environment."""
+    """The properties of an environment that the agent, the replay and the simulator processes need."""
 
     spaces: Spaces
-    """What it observes and how it acts."""
+    """Its observations and actions."""
     action_repeat: int = 1
     """Simulator frames for each agent step."""
     episode_length: int | None = None
-    """Agent steps after which an episode is truncated, where that is known."""
+    """Agent steps after which an episode is truncated; None if that is not known."""
     can_terminate: bool = True
     """Whether an episode may end before `episode_length`. A simulator that fails does not count: the replay, which is
     sized by this, then forgets one of the oldest transitions early."""
     step_seconds: float | None = None
-    """Simulated time of an agent step, where that is known."""
+    """Simulated time of an agent step; None if that is not known."""
     eval_epsilon: float = 0.0
-    """Probability with which an evaluation acts at random; not 0 in Atari."""
+    """Probability of a random action in evaluations; not 0 in Atari."""
     made_from: str = ""
-    """Which code it is, as far as that can be known: a registered id with its arguments, the wrappers and the class."""
+    """What identifies its code: a registered id with its arguments, the wrappers and the class."""
     notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
-    """What a look at it found that its user should know (`probe.py`)."""
+    """Messages for the user from the check of the environment before training."""
     vector_lanes: int = 0
-    """Environments of the Gymnasium `VectorEnv` that it is one of; 0 if it stands alone."""
+    """Number of environments of the Gymnasium `VectorEnv` that it belongs to; 0 if it belongs to none."""
     can_resume: bool = True
-    """Whether an episode can be played again from its seed and actions, which an exact resume needs."""
+    """Whether an episode can be repeated from its seed and actions, which an exact resume needs."""
 
     @property
     def obs(self) -> ObsSpec:
@@ -84,38 +84,66 @@ class VectorEnvError(EnvError):
 
 
 class Step(NamedTuple):
-    """The outcome of one agent step."""
+    """The result of one agent step."""
 
     obs: dict[str, np.ndarray]
-    """An array for each part of the observation."""
+    """The next observation, an array for each part."""
     reward: float
+    """The reward."""
     terminated: bool
+    """Whether the episode ended in a terminal state."""
     truncated: bool
+    """Whether the episode was cut off, for instance by a time limit."""
     info: Mapping[str, Any] = MappingProxyType({})
-    """What else the environment says of the step; read where somebody asked for it."""
+    """The environment's `info`. Only the entries that callbacks ask for are read."""
 
 
 @runtime_checkable
 class Env(Protocol):
-    """One simulator. Actions are in [-1, 1], or one-hot; the adapter turns them into the environment's own."""
+    """The protocol of an environment in this package: numpy in, numpy out.
+
+    Actions are in [-1, 1], or one-hot; the adapter converts them to the environment's own. `make_env` wraps any
+    Gymnasium environment in it.
+    """
 
     @property
     def spec(self) -> EnvSpec:
-        """Shapes and bounds."""
+        """Its spaces and other properties."""
         ...
 
     def reset(self, seed: int) -> dict[str, np.ndarray]:
-        """Start an episode. The same seed gives the same episode for the same actions, whatever came before."""
+        """Start an episode. The same seed and actions give the same episode, whatever came before.
+
+        Args:
+            seed: Decides the episode.
+
+        Returns:
+            The first observation, an array for each part.
+        """
         ...
 
     def step(self, action: np.ndarray) -> Step:
-        """One agent step."""
+        """Make one agent step.
+
+        Args:
+            action: An action in [-1, 1], or one-hot.
+
+        Returns:
+            The next observation, the reward, and whether the episode ended.
+        """
         ...
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
-        """The current state as an RGB image of (height, width)."""
+        """Draw the current state.
+
+        Args:
+            size: Height and width in pixels. Environments that draw themselves may ignore it.
+
+        Returns:
+            An RGB image, uint8 [height, width, 3].
+        """
         ...
 
     def close(self) -> None:
-        """Free what the simulator holds."""
+        """Free the simulator's resources."""
         ...

@@ -27,6 +27,7 @@ from dr_q.kit.files import (
 )
 from dr_q.kit.locks import try_lock
 from dr_q.kit.names import did_you_mean, nearest, resume_call, shortened, spelled, spelled_as_options
+from dr_q.kit.packages import is_installed
 
 __all__ = [
     "ConfigError",
@@ -45,6 +46,7 @@ __all__ = [
     "did_you_mean",
     "folder_name",
     "full_path",
+    "is_installed",
     "nearest",
     "one_line",
     "read_small",

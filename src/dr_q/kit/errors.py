@@ -20,53 +20,66 @@ def _cut(text: str, most: int) -> str:
 
 
 class DrQError(Exception):
-    """Base of all errors that are reported in one line, without a traceback."""
+    """Base class of all errors of this package.
+
+    A message has one line: what happened, the value, what is allowed, what to do next. The command line prints it
+    without a traceback.
+
+    Example:
+        ```python
+        try:
+            result = dr_q.train("dmc/walker-walk", out="runs/walker")
+        except dr_q.DrQError as error:
+            print(f"{type(error).__name__}: {error}")
+        ```
+    """
 
     exit_code = FAILURE
+    """Exit code of the command line: 1 for a run that failed, 2 for a mistake in what was asked for."""
 
     def __init__(self, message: str):
         super().__init__(one_line(message))
 
 
 class ConfigError(DrQError, ValueError):
-    """A setting, an argument or an option with a value that is not allowed."""
+    """A setting, an argument or an option is unknown, or has a value that is not allowed."""
 
     exit_code = USAGE
 
 
 class TaskError(DrQError, ValueError):
-    """A task or an environment that cannot be made, or that DR.Q cannot train on."""
+    """A task is unknown, its environment cannot be made, or DR.Q cannot train on its spaces."""
 
     exit_code = USAGE
 
 
 class RunFolderError(DrQError, ValueError):
-    """A folder that is not what the call needs: no run, no checkpoint, not empty, in use, or of another version."""
+    """A folder does not fit the call: no run, no checkpoint, not empty, in use, or written by another version."""
 
     exit_code = USAGE
 
 
 class MissingPackageError(DrQError, ImportError):
-    """An optional package that is not installed."""
+    """An optional package is not installed. The message has the command that installs it."""
 
     exit_code = USAGE
 
 
 class DamagedFileError(DrQError, ValueError):
-    """A file that does not hold what was once written to it."""
+    """A file is damaged: incomplete, changed, or not in the expected format."""
 
 
 class ToolError(DrQError, RuntimeError):
-    """An external tool that failed: ffmpeg, for instance."""
+    """An external tool failed, for instance ffmpeg."""
 
 
 class TrainingError(DrQError, RuntimeError):
-    """A run that cannot continue."""
+    """A run cannot continue: NaN or infinite values, no data to learn from, a checkpoint that cannot be written."""
 
 
 class EnvError(DrQError, RuntimeError):
-    """An environment that failed while it ran: which one, how, and where in its code."""
+    """An environment failed during a run. The message says which seed, how, and where in its code."""
 
 
 class WorkerError(DrQError, RuntimeError):
-    """A simulator process that died or does not answer."""
+    """A simulator process died or does not answer."""

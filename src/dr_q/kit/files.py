@@ -15,7 +15,7 @@ _LONGEST_NAME = 255
 
 @contextlib.contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; what was written replaces `path` when the block ends without an error."""
+    """A path next to `path` to write to; what was written replaces `path` when the block ends without an error."""
     part = path.with_name(f"{path.name}.part")
     try:
         yield part

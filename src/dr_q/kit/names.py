@@ -22,9 +22,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{found[0]}'?" if found else ""
 
 
-def spelled(name: str) -> str:
-    """A setting's name as the user writes it: `eval_every` in Python, `--eval-every` on the command line."""
-    return f"--{name.replace('_', '-')}" if _AS_OPTIONS.get() else name
+def spelled(name: str, in_python: str = "") -> str:
+    """A setting's name as the user writes it: `eval_every` in Python, `--eval-every` on the command line.
+
+    Args:
+        name: Its name.
+        in_python: Its name in Python, where that is another.
+    """
+    return f"--{name.replace('_', '-')}" if _AS_OPTIONS.get() else in_python or name
 
 
 def shortened(value: Any, most: int = _LONGEST_SHOWN) -> str:

@@ -1,6 +1,7 @@
 """The agents and replays of all seeds, as they learn."""
 
 import concurrent.futures
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +19,14 @@ from dr_q.learner.donation import DonatedState, DonatingStep
 from dr_q.learner.host_frames import HostFrames
 from dr_q.learner.placement import Device, Placement
 from dr_q.learner.programs import compiled_part, programs_for
-from dr_q.learner.steps import LearnerSpec, PendingTransition, SeedStates, packet_layout, root_keys
+from dr_q.learner.steps import (
+    LearnerSpec,
+    PendingTransition,
+    SeedStates,
+    packet_layout,
+    pretraining_keys,
+    root_keys,
+)
 
 REWARD_SCALE = "reward_scale"
 """What MR.Q's critics have as their unit, among the weights that agents begin with."""
@@ -121,9 +129,17 @@ class Learner:
         seen = None
         for i in range(rounds):
             # Places before those of all updates of the run, whose keys stay as they are: nothing was learnt there.
-            number = np.full(len(self._roots), -(i + 1), np.int32)
-            seen = self._sync_targets_and_train_encoder(self.placement.put(number))
+            seen = self.sync_targets_and_train_encoder(-(i + 1))
         return seen
+
+    def pretrain_policy(self, update: int) -> tuple[drq.EncoderMetrics | None, Float[Array, "S fields"]]:
+        """RL update number `update`, from 0, before a run begins: as in training, with keys of its own purpose."""
+        # Nothing is added meanwhile: the number alone distinguishes the updates.
+        return self.learn(update, update, self._pretraining_roots)
+
+    @functools.cached_property
+    def _pretraining_roots(self) -> Any:
+        return self.placement.put(pretraining_keys(self._roots))
 
     def restore(self, states: SeedStates, pending: PendingTransition) -> None:
         """Continue from a checkpoint's states; frames in host memory have been written already."""
@@ -204,9 +220,29 @@ class Learner:
             self._programs.add(self._donated, *self._arrived)
             self._arrived = None
 
-    def update(self, number: int) -> Float[Array, "S fields"]:
+    def learn(
+        self, update: int, number: int, roots: Any = None
+    ) -> tuple[drq.EncoderMetrics | None, Float[Array, "S fields"]]:
+        """RL update `update` of every seed, from 0; before it, where they are due, target copies and encoder updates.
+
+        Args:
+            update: Its number in the run.
+            number: Its number in this round.
+            roots: Root keys, if not the run's.
+        """
+        due = update % self.spec.config.target_period == 0
+        seen = self.sync_targets_and_train_encoder(number, roots) if due else None
+        return seen, self.update(number, roots)
+
+    def _keys_of(self, number: int, roots: Any) -> tuple[Any, Any]:
+        """Root keys and the number of an update in its round, from which its keys come."""
+        usual = 0 <= number < len(self._numbers)
+        placed = self._numbers[number] if usual else self.placement.put(np.full(len(self._roots), number, np.int32))
+        return self._roots if roots is None else roots, placed
+
+    def update(self, number: int, roots: Any = None) -> Float[Array, "S fields"]:
         """`add`, then an RL update of every seed, the given one of this round; columns of `metric_names`."""
-        rest = (self._roots, self._numbers[number])
+        rest = self._keys_of(number, roots)
         if self._fuse and self._arrived is not None:
             arrived, self._arrived = self._arrived, None
             return self._programs.add_and_update(self._donated, *arrived, *rest)
@@ -217,13 +253,10 @@ class Learner:
         frames = self.placement.put(self.frames.gather(_to_host(plan.frames)))
         return self._programs.learn_actor_critic(self._donated, plan.draw, frames)
 
-    def sync_targets_and_train_encoder(self, number: int) -> drq.EncoderMetrics:
+    def sync_targets_and_train_encoder(self, number: int, roots: Any = None) -> drq.EncoderMetrics:
         """`add`, then target copies and encoder updates of every seed, before that RL update."""
-        return self._sync_targets_and_train_encoder(self._numbers[number])
-
-    def _sync_targets_and_train_encoder(self, number: Any) -> drq.EncoderMetrics:
         self.add()
-        rest = (self._roots, number)
+        rest = self._keys_of(number, roots)
         if self.frames is None:
             return self._programs.sync_targets_and_train_encoder(self._donated, *rest)
         plan = self._programs.plan_encoder_training(self._donated, *rest)

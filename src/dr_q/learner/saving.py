@@ -112,7 +112,7 @@ def load_newest(
     others = "".join(f"; that of step {step:,}: {why}" for step, why in damages[1:])
     raise DamagedFileError(
         f"the checkpoint of step {step:,} is damaged: {why}{others}; no other is left: take these files from a backup, "
-        f"or train anew with another {spelled('out')}"
+        f"or train again with another {spelled('out')}"
     )
 
 
@@ -175,7 +175,7 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
     if stored.capacity < template.spec.capacity and small["storage.size"].max() * spec.lanes == stored.capacity:
         raise RunFolderError(
             f"{stored.folder} has a full replay of {stored.capacity:,} slots, which cannot be continued as one of "
-            f"{template.spec.capacity:,}; resume with fewer {spelled('steps')}, or train anew"
+            f"{template.spec.capacity:,}; resume with fewer {spelled('steps')}, or train again"
         )
     filled: Arrays = {}
     for name, leaf in named_leaves(template).items():
@@ -209,7 +209,7 @@ def _put_chunk(filled: Arrays, field: str, index: int, start: int, data: np.ndar
     """Put an array of a chunk where it belongs."""
     name = f"storage.{field}"
     if name not in filled:
-        raise DamagedFileError(f"{what}: '{field}' is no array of a replay")
+        raise DamagedFileError(f"{what}: '{field}' is not an array of a replay")
     flat = filled[name][index]
     flat = flat.reshape(-1) if field == "stamp" else flat
     place = flat[start : start + len(data)]

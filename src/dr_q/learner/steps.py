@@ -25,7 +25,7 @@ from dr_q.envs import PacketLayout
 from dr_q.learner.donation import uses_of
 from dr_q.spaces import Spaces
 
-_STREAMS = {"init": 0, "explore": 1, "random": 2, "update": 3, "encoder": 4}
+_STREAMS = {"init": 0, "explore": 1, "random": 2, "update": 3, "encoder": 4, "pretrain_policy": 5}
 """What keys are for. The numbers decide every random draw of a run: never change one."""
 
 
@@ -60,6 +60,11 @@ class LearnerSpec(NamedTuple):
 def root_keys(seeds: Sequence[int]) -> Key[Array, "S"]:
     """One key for each seed, from which all others come."""
     return jax.vmap(jax.random.key)(jnp.asarray(np.asarray(seeds, np.uint32)))
+
+
+def pretraining_keys(roots: Key[Array, "S"]) -> Key[Array, "S"]:
+    """Root keys of the updates of critics and actor before a run begins: none of their keys is one of the run's."""
+    return jax.vmap(lambda root: _stream(root, "pretrain_policy", jnp.zeros((), jnp.int32)))(roots)
 
 
 def init_agents(spec: LearnerSpec, roots: Key[Array, "S"]) -> drq.Agent:

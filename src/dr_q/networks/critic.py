@@ -44,15 +44,33 @@ class TwinCritic(eqx.Module):
     """Two independent critics, stacked along a leading axis of every weight."""
 
     stacked: Critic
+    """A critic whose arrays have a leading axis of critics."""
 
     @staticmethod
     def init(key: Key[Array, ""], zsa_dim: int, hidden: int, activation: Activation) -> "TwinCritic":
-        """Two critics with weights of their own."""
+        """Two fresh critics with weights of their own.
+
+        Args:
+            key: Decides the initial weights.
+            zsa_dim: Size of z_sa.
+            hidden: Width of the hidden layers.
+            activation: `"elu"` or `"relu"`.
+
+        Returns:
+            The critics.
+        """
         keys = jax.random.split(key, CRITICS)
         return TwinCritic(jax.vmap(lambda k: Critic.init(k, zsa_dim, hidden, activation))(keys))
 
     def __call__(self, z_sa: Float[Array, "B zsa"]) -> Float[Array, "B critics"]:
-        """Both critics' values of each state-action."""
+        """Both critics' values of each state-action.
+
+        Args:
+            z_sa: Latent state-actions.
+
+        Returns:
+            A value for each sample and critic.
+        """
         # Broadcast, not shared: XLA makes one wide product of a shared input and transposes the weights for it.
         both = jnp.broadcast_to(z_sa, (CRITICS, *z_sa.shape))
         return jax.vmap(lambda critic, z: critic(z), out_axes=-1)(self.stacked, both)
@@ -60,11 +78,27 @@ class TwinCritic(eqx.Module):
     def loss(
         self, z_sa: Float[Array, "B zsa"], target: Float[Array, "B"]
     ) -> tuple[Float[Array, ""], Float[Array, "B critics"]]:
-        """Huber loss over batch and both critics (Eq. 13), and the critics' values."""
+        """Huber loss over the batch and both critics (Eq. 13).
+
+        Args:
+            z_sa: Latent state-actions.
+            target: The value that the critics regress to.
+
+        Returns:
+            The loss, and the critics' values.
+        """
         q = self(z_sa)
         return jnp.mean(huber(q - target[:, None])), q
 
     @staticmethod
     def td_error(q: Float[Array, "B critics"], target: Float[Array, "B"]) -> Float[Array, "B"]:
-        """By how much the values differ from the target, of the two critics the larger one (Eq. 10)."""
+        """The absolute TD error of each sample, the larger one of both critics (Eq. 10).
+
+        Args:
+            q: The critics' values.
+            target: The value that the critics regress to.
+
+        Returns:
+            A TD error for each sample.
+        """
         return td_error(q, target)

@@ -22,23 +22,23 @@ CONV_STRIDES = (2, 2, 2, 1)
 
 
 class RewardPrediction(NamedTuple):
-    """What M reads off z_sa besides the next latent state."""
+    """What the linear MDP predictor M predicts from z_sa besides the next latent state."""
 
     reward_logits: Float[Array, "*B bins"]
-    """Predicted reward, a distribution over two-hot bins."""
+    """Predicted reward, as logits over the two-hot bins."""
     done: Float[Array, "*B"] | None
-    """Predicted done flag; MR.Q only."""
+    """Predicted done flag; None without `predict_done` (MR.Q)."""
 
 
 class StepPrediction(NamedTuple):
-    """What the linear MDP predictor M reads off z_sa."""
+    """What the linear MDP predictor M predicts from z_sa."""
 
     z_s: Float[Array, "*B zs"]
     """Predicted next latent state."""
     reward_logits: Float[Array, "*B bins"]
-    """Predicted reward, a distribution over two-hot bins."""
+    """Predicted reward, as logits over the two-hot bins."""
     done: Float[Array, "*B"] | None
-    """Predicted done flag; MR.Q only."""
+    """Predicted done flag; None without `predict_done` (MR.Q)."""
 
 
 class VectorBranch(eqx.Module):
@@ -97,17 +97,30 @@ class ImageBranch(eqx.Module):
 
 
 class StateEncoder(eqx.Module):
-    """f: one branch for each part of an observation; z_s = activation(LayerNorm(sum of the branches)).
+    """The state encoder f: one branch for each part; z_s = activation(LayerNorm(sum of the branches)).
 
     With one part this is the paper's encoder.
     """
 
     branches: dict[str, VectorBranch | ImageBranch]
+    """The branch of each part: an MLP for a vector, convolutions for an image."""
     activation: Activation = eqx.field(static=True)
+    """Activation function of all layers."""
 
     @staticmethod
     def init(key: Key[Array, ""], obs: ObsSpec, zs_dim: int, hidden: int, activation: Activation) -> "StateEncoder":
-        """Fresh branches for all parts."""
+        """A fresh state encoder.
+
+        Args:
+            key: Decides the initial weights.
+            obs: The parts of an observation.
+            zs_dim: Size of z_s.
+            hidden: Width of the hidden layers of vector branches.
+            activation: `"elu"` or `"relu"`.
+
+        Returns:
+            The state encoder.
+        """
         keys = [key] if len(obs.parts) == 1 else list(jax.random.split(key, len(obs.parts)))
         kinds: dict[type, Any] = {Vector: VectorBranch, Image: ImageBranch}
         branches = {
@@ -117,7 +130,14 @@ class StateEncoder(eqx.Module):
         return StateEncoder(branches, activation)
 
     def __call__(self, obs: dict[str, Any]) -> Float[Array, "*B zs"]:
-        """Latent state of each observation."""
+        """Latent states, z_s = f(s) (Eq. 5).
+
+        Args:
+            obs: Observations by part, [*B, ...]; images have one batch axis.
+
+        Returns:
+            Latent states z_s.
+        """
         shares = [product(branch.features(obs[name]), branch.last.weight) for name, branch in self.branches.items()]
         biases = [branch.last.bias for branch in self.branches.values()]
         types = norm_types(next(iter(self.branches.values())).last.weight)
@@ -200,11 +220,23 @@ class Predictor(eqx.Module):
 
 
 class Encoder(eqx.Module):
-    """f, g and M of one seed. The RL losses never train it."""
+    """The encoder of one seed: f, g and M of the paper (Eq. 5). The RL losses do not train it.
+
+    Example:
+        ```python
+        encoder = dr_q.open_run("runs/walker").agent().online.encoder
+        z_s = encoder.z_s({"obs": observations})
+        z_sa = encoder.z_sa(z_s, actions)
+        next_z_s, reward_logits, done = encoder.predict(z_sa)
+        ```
+    """
 
     state: StateEncoder
+    """The state encoder f."""
     state_action: StateActionEncoder
+    """The state-action encoder g."""
     predictor: Predictor
+    """The linear MDP predictor M."""
 
     @staticmethod
     def init(
@@ -219,7 +251,22 @@ class Encoder(eqx.Module):
         reward_bins: int,
         predict_done: bool,
     ) -> "Encoder":
-        """A fresh encoder for what an environment gives and takes."""
+        """A fresh encoder for an environment. `dr_q.agent.init_networks` takes the sizes from a config.
+
+        Args:
+            key: Decides the initial weights.
+            spaces: Observations and actions of the environment.
+            zs_dim: Size of the latent state z_s.
+            za_dim: Size of the embedded action z_a.
+            zsa_dim: Size of the latent state-action z_sa.
+            hidden: Width of the hidden layers.
+            activation: `"elu"` or `"relu"`.
+            reward_bins: Bins of the two-hot encoding of rewards.
+            predict_done: Whether M predicts the done flag (MR.Q).
+
+        Returns:
+            The encoder.
+        """
         key_state, key_action, key_state_action, key_predictor = jax.random.split(key, 4)
         return Encoder(
             state=StateEncoder.init(key_state, spaces.obs, zs_dim, hidden, activation),
@@ -235,24 +282,60 @@ class Encoder(eqx.Module):
         )
 
     def z_s(self, obs: dict[str, Any]) -> Float[Array, "*B zs"]:
-        """Latent state, z_s = f(s) (Eq. 5)."""
+        """Latent states, z_s = f(s) (Eq. 5).
+
+        Args:
+            obs: Observations by part, [*B, ...]; normalised if the agent normalises them.
+
+        Returns:
+            Latent states z_s.
+        """
         return self.state(obs)
 
     def z_sa(self, z_s: Float[Array, "*B zs"], action: Float[Array, "*B A"]) -> Float[Array, "*B zsa"]:
-        """Latent state-action, z_sa = g(z_s, a) (Eq. 5)."""
+        """Latent state-actions, z_sa = g(z_s, a) (Eq. 5).
+
+        Args:
+            z_s: Latent states.
+            action: Actions in [-1, 1], or one-hot.
+
+        Returns:
+            Latent state-actions z_sa.
+        """
         g = self.state_action
         return g.join(g.state_half(z_s), g.action_half(action))
 
     def predict(self, z_sa: Float[Array, "*B zsa"]) -> StepPrediction:
-        """Next latent state and reward as linear functions of z_sa (Eq. 5)."""
+        """Next latent state and reward, which M predicts as linear functions of z_sa (Eq. 5).
+
+        Args:
+            z_sa: Latent state-actions.
+
+        Returns:
+            Next latent states, reward logits, and the done flag in MR.Q.
+        """
         return StepPrediction(self.next_z_s(z_sa), *self.reward(z_sa))
 
     def next_z_s(self, z_sa: Float[Array, "*B zsa"]) -> Float[Array, "*B zs"]:
-        """The part of `predict` that the next step of a roll-out needs."""
+        """The next latent state of `predict`, which is all that the next step of a roll-out needs.
+
+        Args:
+            z_sa: Latent state-actions.
+
+        Returns:
+            Predicted next latent states.
+        """
         return self.predictor.next_state(z_sa)
 
     def reward(self, z_sa: Float[Array, "*B zsa"]) -> RewardPrediction:
-        """The part of `predict` that can wait until all steps are rolled out."""
+        """The reward and the done flag of `predict`.
+
+        Args:
+            z_sa: Latent state-actions.
+
+        Returns:
+            Reward logits, and the done flag in MR.Q.
+        """
         m = self.predictor
         out = m.outcome(z_sa)
         return RewardPrediction(out[..., : m.reward_bins], out[..., m.reward_bins] if m.predict_done else None)

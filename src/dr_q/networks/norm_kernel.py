@@ -1,4 +1,4 @@
-"""The norm of `norm.py` as GPU kernels, one row of the batch to a program (Pallas, by way of Triton)."""
+"""The norm of `norm.py` as GPU kernels, one row of the batch per kernel instance (Pallas on Triton)."""
 
 import functools
 import math

@@ -17,17 +17,25 @@ LARGEST = 10.0
 
 
 class Normaliser(eqx.Module):
-    """What was seen of each vector that is normalised. One-hot entries keep mean 0 and variance 1."""
+    """Running mean and variance of the vectors that are normalised. One-hot entries keep mean 0 and variance 1."""
 
     count: Float[Array, "1"]
-    """Observations seen; a vector, because files of policies hold no single numbers."""
+    """Number of observations seen; a vector, because files of policies hold no single numbers."""
     mean: dict[str, Float[Array, "n"]]
-    """By part; of one step where the part is stacked."""
+    """Mean by part; of one step if the part is stacked."""
     variance: dict[str, Float[Array, "n"]]
+    """Variance by part; of one step if the part is stacked."""
 
     @staticmethod
     def init(obs: ObsSpec, which: str) -> "Normaliser | None":
-        """For the parts that the setting `normalise_observations` names; None if it names none.
+        """A fresh normaliser for the parts that the setting `normalise_observations` names.
+
+        Args:
+            obs: The parts of an observation.
+            which: The setting: `"none"`, `"all"`, or names of parts with commas between.
+
+        Returns:
+            The normaliser; None if no part is normalised.
 
         Raises:
             ConfigError: There is no such part, or it is an image.
@@ -39,6 +47,7 @@ class Normaliser(eqx.Module):
         for name in names:
             if name not in vectors:
                 allowed = ", ".join(vectors) or "none: all are images"
+                allowed += "" if obs.images else " (without images an observation is one part)"
                 raise ConfigError(
                     f"{spelled('normalise_observations')} names '{name}'; parts that can be normalised: {allowed}; "
                     f"or give {NORMALISE_ALL}"
@@ -51,7 +60,15 @@ class Normaliser(eqx.Module):
         )
 
     def add(self, obs: ObsSpec, frame: dict[str, Array]) -> "Normaliser":
-        """With one more observation, of which `frame` is the newest step (Welford's algorithm)."""
+        """The normaliser with one more observation (Welford's algorithm).
+
+        Args:
+            obs: The parts of an observation.
+            frame: The newest step of the observation, by part.
+
+        Returns:
+            The new normaliser.
+        """
         count = self.count + 1
         means, variances = {}, {}
         for name, mean in self.mean.items():
@@ -65,7 +82,14 @@ class Normaliser(eqx.Module):
         return Normaliser(count, means, variances)
 
     def __call__(self, obs: dict[str, Any]) -> dict[str, Any]:
-        """Observations with any leading axes, the parts normalised."""
+        """Normalise observations, and clip them to +-10.
+
+        Args:
+            obs: Observations by part, with any leading axes.
+
+        Returns:
+            The observations; parts that are not normalised stay as they are.
+        """
         return {**obs, **{name: self._normalised(name, obs[name]) for name in self.mean}}
 
     def _normalised(self, name: str, x: Float[Array, "*B m"]) -> Float[Array, "*B m"]:

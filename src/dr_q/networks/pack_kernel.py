@@ -1,4 +1,4 @@
-"""`pack` as a GPU kernel, some pixels of one image to a program (Pallas, by way of Triton).
+"""`pack` as a GPU kernel, with `_PIXELS` pixels of one image per kernel instance (Pallas on Triton).
 
 Bytes are read along the rows of a frame and written along the channels of a pixel; Triton turns them in shared memory.
 """
@@ -17,7 +17,7 @@ from dr_q.equations import StoredImages
 from dr_q.networks.pack import CENTRE, UNIT, packed_channels
 
 _PIXELS = 256
-"""Of a program."""
+"""Pixels of one kernel instance."""
 _WARPS = 4
 
 

@@ -31,7 +31,29 @@ TorchArrays = Mapping[str, np.ndarray]
 def encoder_from_torch(
     arrays: TorchArrays, *, reward_bins: int, predict_done: bool, activation: Activation = "elu"
 ) -> Encoder:
-    """The authors' `Encoder`. Its `model` puts the done flag first; DR.Q does not use it and it is dropped."""
+    """An encoder with the weights of the `Encoder` of the authors' PyTorch code.
+
+    Its layer `model` has the done flag first. DR.Q does not use the flag; it is dropped without `predict_done`.
+
+    Args:
+        arrays: The network's `state_dict()`, its tensors converted to numpy arrays. All sizes come from them.
+        reward_bins: Bins of the two-hot encoding of rewards.
+        predict_done: Whether to keep the done flag (MR.Q).
+        activation: `"elu"` or `"relu"`.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        KeyError: An array is missing.
+
+    Example:
+        ```python
+        state = torch.load("encoder.pt", map_location="cpu", weights_only=True)
+        arrays = {name: tensor.numpy() for name, tensor in state.items()}
+        encoder = dr_q.encoder_from_torch(arrays, reward_bins=65, predict_done=False)
+        ```
+    """
     z_linear = _linear(arrays, "model")
     done, rest = slice(0, 1), slice(1, None)
     weight, bias = z_linear.weight[rest], z_linear.bias[rest]
@@ -51,20 +73,74 @@ def encoder_from_torch(
 
 
 def actor_from_torch(arrays: TorchArrays, *, activation: Activation = "relu") -> Actor:
-    """The authors' `Policy`."""
+    """An actor with the weights of the `Policy` of the authors' PyTorch code, for continuous actions.
+
+    Args:
+        arrays: The network's `state_dict()`, its tensors converted to numpy arrays. All sizes come from them.
+        activation: `"elu"` or `"relu"`.
+
+    Returns:
+        The actor.
+
+    Raises:
+        KeyError: An array is missing.
+
+    Example:
+        ```python
+        arrays = {name: tensor.numpy() for name, tensor in policy.state_dict().items()}
+        actor = dr_q.actor_from_torch(arrays)
+        ```
+    """
     return Actor(_mlp(arrays, "policy", activation))
 
 
 def discrete_actor_from_torch(
     arrays: TorchArrays, *, choices: tuple[int, ...] | None = None, activation: Activation = "relu"
 ) -> DiscreteActor:
-    """The authors' `Policy` of discrete actions; `choices` where its logits are of several choices."""
+    """An actor with the weights of the `Policy` of the authors' PyTorch code, for discrete actions.
+
+    Args:
+        arrays: The network's `state_dict()`, its tensors converted to numpy arrays. All sizes come from them.
+        choices: Number of values of each choice. Default: one choice, with a value for each logit.
+        activation: `"elu"` or `"relu"`.
+
+    Returns:
+        The actor.
+
+    Raises:
+        KeyError: An array is missing.
+
+    Example:
+        ```python
+        arrays = {name: tensor.numpy() for name, tensor in policy.state_dict().items()}
+        actor = dr_q.discrete_actor_from_torch(arrays, choices=(3, 2))
+        ```
+    """
     mlp = _mlp(arrays, "policy", activation)
     return DiscreteActor(mlp, choices or (mlp.output.bias.size,))
 
 
 def critic_from_torch(arrays: TorchArrays, *, activation: Activation = "elu") -> TwinCritic:
-    """The authors' `Value`: critics `q1` and `q2`, each an MLP `q1` and a Linear `q2`."""
+    """Twin critics with the weights of the `Value` of the authors' PyTorch code.
+
+    Its critics are `q1` and `q2`, each with an MLP `q1` and a Linear `q2`.
+
+    Args:
+        arrays: The network's `state_dict()`, its tensors converted to numpy arrays. All sizes come from them.
+        activation: `"elu"` or `"relu"`.
+
+    Returns:
+        The critics.
+
+    Raises:
+        KeyError: An array is missing.
+
+    Example:
+        ```python
+        arrays = {name: tensor.numpy() for name, tensor in value.state_dict().items()}
+        critic = dr_q.critic_from_torch(arrays)
+        ```
+    """
     critics = [Critic.from_parts(_mlp(arrays, f"{q}.q1", activation), _linear(arrays, f"{q}.q2")) for q in ("q1", "q2")]
     return TwinCritic(jax.tree.map(lambda *leaves: jnp.stack(leaves), *critics))
 

@@ -18,25 +18,37 @@ DMC_HIGHEST = 1000
 
 @dataclasses.dataclass(frozen=True)
 class TaskInfo:
-    """One of the paper's tasks."""
+    """A task with a known suite and budget: one of the paper's 73, or one of another family."""
 
     name: str
-    """What the command line calls it, family/id."""
+    """Its name, `family/id`."""
     suite: str
+    """Its suite."""
     agent_steps: int
-    """The paper's budget."""
+    """Its budget in agent steps; the paper's for the paper's tasks."""
     action_repeat: int
+    """Simulator frames for each agent step."""
     episode_length: int
-    """Agent steps."""
+    """Length of an episode in agent steps."""
     random_score: float | None
-    """Return of random actions, where the paper gives one."""
+    """Return of random actions; None if the paper gives none."""
     reference_score: float | None
-    """What the score is normalised by, where the suite has one."""
+    """The return that is a normalised score of 1; None if the suite has none."""
     note: str = ""
-    """An error about it in the published tables."""
+    """An error about the task in the published tables."""
 
     def normalise(self, score: float) -> float:
-        """DMC: return / 1000; elsewhere 0 is random and 1 the reference (TD3 in Gym, success in HumanoidBench)."""
+        """The normalised score.
+
+        With `random_score` and `reference_score`, 0 is random and 1 is the reference (TD3 in Gym, success in
+        HumanoidBench). Without them it is the return divided by 1,000, as in the DeepMind Control Suite.
+
+        Args:
+            score: A return.
+
+        Returns:
+            The normalised score.
+        """
         if self.random_score is None or self.reference_score is None:
             return score / DMC_HIGHEST
         return (score - self.random_score) / (self.reference_score - self.random_score)

@@ -1,6 +1,7 @@
 """Agents that the authors' code saved, as policies of ours."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from dr_q.envs import make_env
 from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, shortened, spelled
 from dr_q.networks import actor_from_torch, critic_from_torch, discrete_actor_from_torch, encoder_from_torch
 from dr_q.policies.torch_files import read_saved_variables, read_state_dict
-from dr_q.run_folder import check_new_folder, whole_number, write_policies
+from dr_q.run_folder import POLICY_FOLDER, check_new_folder, whole_number, write_policies
 from dr_q.spaces import DiscreteActions, Image, Spaces
 
 ENCODER, ACTOR, CRITIC, VARIABLES = "encoder.pt", "policy.pt", "value.pt", "agent_var.npy"
@@ -60,7 +61,13 @@ class Imported(NamedTuple):
     """Whether value.pt was there."""
 
 
-def import_authors(folder: Path, task: str, out: Path, seed: int = 0, agent_steps: int | None = None) -> Imported:
+def import_authors(
+    folder: str | Path,
+    task: str,
+    out: str | Path | None = None,
+    seed: int = 0,
+    agent_steps: int | None = None,
+) -> Imported:
     """Read an agent that the authors' code saved, and write it as a policy folder.
 
     The folder holds state encoder and actor, which is what acts, and all other weights of the online networks that the
@@ -69,15 +76,26 @@ def import_authors(folder: Path, task: str, out: Path, seed: int = 0, agent_step
     Args:
         folder: Where the authors' `Agent.save` wrote to.
         task: Our name of the task it was trained on; its environment says what the numbers of an observation are.
-        out: The new policy folder.
+        out: The new policy folder; by default `policy` in the folder.
         seed: The number that the policy gets.
         agent_steps: Steps that it was trained for; by default about as its folder says, else 0. It counts updates, and
             its exploration also counts the ends of episodes.
 
+    Returns:
+        The policy folder, its task, the number of steps, and whether there were critics.
+
     Raises:
-        RunFolderError: If a file is missing, or the weights are of another environment.
+        RunFolderError: If a file is missing, the weights are of another environment, or `out` is not empty.
         DamagedFileError: If a file cannot be read.
+        TaskError: If there is no such task.
+
+    Example:
+        ```python
+        dr_q.import_authors("checkpoint/DRQ+Dmc-walker-run+0", "dmc/walker-run", "walker")
+        ```
     """
+    folder = Path(folder)
+    out = folder / POLICY_FOLDER if out is None else Path(out)
     check_new_folder(out)
     arrays = {name: _read(folder, name) for name in (ENCODER, ACTOR)}
     critic = read_state_dict(folder / CRITIC) if (folder / CRITIC).exists() else None
@@ -103,9 +121,23 @@ def import_authors(folder: Path, task: str, out: Path, seed: int = 0, agent_step
         "best_seed": seed,
         "config": dataclasses.asdict(config),
         "imported": __version__,
+        **_reward_scale(folder, saved),
     }
     write_policies(out, spaces, record, {seed: weights})
     return Imported(out, task, agent_steps, critic is not None)
+
+
+def _reward_scale(folder: Path, saved: Mapping[str, Any]) -> dict[str, float]:
+    """The unit of the critics' values: the mean absolute reward of the replay that they last learnt from."""
+    if "reward_scale" not in saved:
+        return {}
+    try:
+        scale = float(saved["reward_scale"])
+    except (TypeError, ValueError):
+        scale = math.nan
+    if not (math.isfinite(scale) and scale > 0):
+        raise DamagedFileError(f"{folder / VARIABLES}: reward_scale must be a number above 0")
+    return {"reward_scale": scale}
 
 
 def _read(folder: Path, name: str) -> dict[str, np.ndarray]:

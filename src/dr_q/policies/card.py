@@ -1,7 +1,7 @@
 """Model cards: README.md of an export, with the header that model hubs read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +101,8 @@ def _own_score(policy: Policy, returns: np.ndarray | None) -> tuple[float | None
     """The return of this policy, fresh episodes before those of its training, and its standard deviation."""
     if returns is not None:
         return float(returns.mean()), float(returns.std()) if len(returns) > 1 else None
+    if policy.which == "best":  # the evaluation that chose it is too high
+        return policy.fresh_returns.get(policy.seed), None
     last = policy.record.get("training", {}).get("evaluation")
     if last is not None:
         return last["return"], last["return_std"]
@@ -130,13 +132,18 @@ def _scores(policy: Policy, returns: np.ndarray | None) -> list[str]:
             f"| evaluated while training, {_episodes(last['episodes'])} | "
             f"{last['return']:.1f} +- {last['return_std']:.1f} |"
         )
-    if len(policy.returns) > 1:
-        seeds = len(policy.returns)
+    best = policy.which == "best"  # of each seed the highest of many evaluations: their mean would be too high
+    of_seeds = policy.fresh_returns if best else policy.returns
+    if len(of_seeds) > 1:
+        seeds = len(of_seeds)
         few = "" if seeds >= FEWEST_SEEDS else f" (under {FEWEST_SEEDS} seeds: no interval)"
-        average = with_interval(mean(policy.returns.values()), ".1f")
-        rows.append(f"| mean of all {seeds} seeds of the run, then | {average}{few} |")
+        average = with_interval(mean(of_seeds.values()), ".1f")
+        what = "mean of the best policies of all" if best else "mean of all"
+        when = "measured again on fresh episodes" if best else "then"
+        rows.append(f"| {what} {seeds} seeds of the run, {when} | {average}{few} |")
     if returns is not None:
-        rows.append(f"| this file, {_episodes(len(returns), 'fresh ')} | {returns_text(returns)} |")
+        played = f"these weights, {_episodes(len(returns), 'fresh ')} played by dr-q"
+        rows.append(f"| {played} | {returns_text(returns)} |")
     known, published = paper_tasks().get(policy.task), published_score(policy.task)
     if known is not None and published is not None:
         rows.append(f"| the paper's DR.Q after {known.agent_steps:,} steps, mean of ten seeds | {published.mean:g} |")
@@ -180,19 +187,27 @@ def _training(policy: Policy, training: dict[str, Any]) -> list[str]:
     ]
 
 
+def steps_taken(init: Mapping[str, Any]) -> list[int]:
+    """Agent steps of the weights that a run started from; several where its seeds took some of different steps."""
+    return sorted(set(init.get("agent_steps_of", {}).values())) or [init["agent_steps"]]
+
+
 def started_from_lines(training: dict[str, Any]) -> list[str]:
     """What a run started from, and environments that it had before, for a model card; nothing for most runs."""
     started = training.get("started_from", {})
     lines = []
     if "init" in started:
         init = started["init"]
+        at = ", ".join(f"{step:,}" for step in steps_taken(init))
         lines.append(
-            f"Started from weights of `{init['source']}` ({init['task']}, {init['agent_steps']:,} agent steps): "
-            f"{init['taken']}; SHA-256 {init['sha256'][:16]}."
+            f"Started from weights of `{init['source']}` ({init['task']}, {at} agent steps): {init['taken']}; "
+            f"SHA-256 {init['sha256'][:16]}."
         )
     if "prefill" in started:
         data = started["prefill"]
-        updates = f", {data['pretrain']:,} encoder updates on them" if data.get("pretrain") else ""
+        kinds = {"pretrain": "encoder updates", "pretrain_policy": "updates of critics and actor"}
+        made = [f"{data[name]:,} {what}" for name, what in kinds.items() if data.get(name)]
+        updates = f", with {' and '.join(made)} on them before step 0" if made else ""
         lines.append(
             f"Its replay began with {data['transitions']:,} transitions of `{data['source']}`{updates}; "
             f"SHA-256 {data['sha256'][:16]}."
@@ -279,7 +294,7 @@ def _own_use(policy: Policy) -> list[str]:
         names = ", ".join(f"{name} {part.frame_shape}" for name, part in policy.spaces.obs.parts)
         return [
             *start,
-            "playing = policy.episode()  # anew after every reset",
+            "playing = policy.episode()  # a new one after every reset",
             "action = playing.act(obs)  # one observation after the other, as the environment gives it:",
             f"# {names}; images uint8, here channels first",
         ]
@@ -288,6 +303,6 @@ def _own_use(policy: Policy) -> list[str]:
     image = (part.height, part.width, part.channels)
     return [
         *start,
-        "playing = policy.episode()  # anew after every reset",
+        "playing = policy.episode()  # a new one after every reset",
         f"action = playing.act(image)  # uint8 {image}, one after the other; actions in the environment's units",
     ]

@@ -1,9 +1,9 @@
 """A policy to give away: encoder f and actor of one seed in one of several forms, with a card that says what it is."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -55,8 +55,8 @@ class Exported(NamedTuple):
 
 
 def export_policy(
-    path: Path,
-    out: Path,
+    path: str | Path,
+    out: str | Path,
     seed: int | None = None,
     precision: Precision = "float32",
     episodes: int = 10,
@@ -68,16 +68,30 @@ def export_policy(
     at all.
 
     Args:
-        path: A run's folder, or a policy folder.
+        path: A run's folder, or a policy folder; `RUN/policy/best` is that of the best policies over time.
         out: The new folder.
         seed: Which of the run's seeds; by default the one whose last evaluation was best.
         precision: Of the weights. Actions are always computed in float32.
         episodes: Fresh episodes played with these weights, for the card; 0 for none.
         form: safetensors for dr-q itself; onnx, numpy and torch for use without dr-q.
 
+    Returns:
+        Where it is, the size of its weights, how much its actions differ from the policy's, and its latency.
+
     Raises:
+        ConfigError: For a form or precision that there is not, or episodes of a task that only your own code makes.
+        RunFolderError: For a folder without a policy, a seed that it does not have, or an `out` that is not empty.
+        MissingPackageError: For a form whose package is not installed.
         ToolError: If the export's actions differ from the policy's by more than is allowed.
+
+    Example:
+        ```python
+        dr_q.export_policy("runs/pendulum", "pendulum", form="onnx")
+        ```
     """
+    path, out = Path(path), Path(out)
+    check_choice("form", form, get_args(Format))
+    check_choice("precision", precision, get_args(Precision))
     check_new_folder(out)
     if form != "safetensors":
         check_packages(form)
@@ -105,6 +119,12 @@ def export_policy(
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return Exported(out, policy.seed, size, returns, difference.largest, rounding, took)
+
+
+def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    """ConfigError for an argument that is none of these."""
+    if value not in allowed:
+        raise ConfigError(f"{name} must be {', '.join(allowed[:-1])} or {allowed[-1]}, got {value!r}")
 
 
 def _rounded(policy: Policy, precision: Precision, path: Path) -> Policy:
@@ -164,7 +184,7 @@ def _checked(form: Format, difference: Difference, allowed: float, rounding: flo
         )
     said = (
         f"On {difference.observations:,} observations the actions of this export differ by at most "
-        f"{difference.largest:.1e} from the policy's, computed in float64; those of dr-q's own float32 program by "
+        f"{difference.largest:.1e} from the policy's, computed in float64; those of dr-q's own float32 policy by "
         f"{allowed - LARGEST_DIFFERENCE:.1e} (actions between -1 and 1; logits: of the largest)."
     )
     if rounding is None:

@@ -37,35 +37,41 @@ _act = jax.jit(lambda networks, obs: networks(obs))
 
 
 class Policy:
-    """A trained policy. `act` takes observations and gives actions in the environment's own units.
+    """A trained policy. `act` takes observations and returns actions in the environment's own units.
+
+    `dr_q.load` makes one, and so do the events of callbacks.
 
     Example:
-        >>> policy = dr_q.load("runs/reach")
-        >>> action = policy.act(obs)
+        ```python
+        policy = dr_q.load("runs/reach")
+        obs, _ = env.reset(seed=0)
+        obs, reward, terminated, truncated, _ = env.step(policy.act(obs))
+        ```
     """
 
     def __init__(self, networks: drq.PolicyNetworks, record: Mapping[str, Any], seed: int):
         self._networks = networks
         self.record: dict[str, Any] = dict(record)
-        """What its folder says of it: task, config, agent_steps, ..."""
+        """The contents of its folder's `policy.json`: task, config, agent_steps and more."""
         self.spaces: Spaces = spaces_from_json(record["spaces"])
-        """What it observes, and how it acts."""
+        """Its observations and actions."""
         self._to_env = to_env_action(self.spaces.action)
         self.task: str = record["task"]
-        """What it was trained on."""
-        self.seed = seed
-        """Which of the run's seeds it is."""
+        """The task that it was trained on."""
+        self.seed: int = seed
+        """Its seed in the run."""
         self.noise_dims: int = record.get("noise_dims", 0)
-        """Dimensions of noise its observations end in."""
+        """Dimensions of noise at the end of its observations (the setting `noise_dims`)."""
         own = {int(s): steps for s, steps in record.get("agent_steps_of", {}).items()}
         self.agent_steps: int = own.get(seed, record["agent_steps"])
-        """Agent steps it was trained for."""
+        """Agent steps that it was trained for."""
         self.which: Literal["last", "best"] = "best" if own else "last"
-        """Whether it is of its run's last evaluation, or the best of its seed over time."""
+        """`"last"`: the policy of the run's last evaluation. `"best"`: the best policy of its seed over time."""
         self.returns: dict[int, float] = {int(s): float(x) for s, x in record.get("returns", {}).items()}
-        """Of the evaluation of every seed of its run after which this policy, or its seed's own, was saved."""
+        """Mean return of each seed of the run, at the evaluation whose policy of that seed was saved."""
         self.fresh_returns: dict[int, float] = {int(s): float(x) for s, x in record.get("fresh_returns", {}).items()}
-        """Of the best policies, on fresh episodes at the run's end: the evaluations that chose them are too high."""
+        """Mean return of each seed's best policy on fresh episodes at the end of the run. `returns` of best policies
+        are too high on average, because the policies were chosen for them. Empty for `which="last"`."""
 
     def __repr__(self) -> str:
         """What it is: task, which of the run's policies, step and seed."""
@@ -74,12 +80,16 @@ class Policy:
 
     @property
     def networks(self) -> drq.PolicyNetworks:
-        """Its networks: state encoder f, actor, normaliser."""
+        """Its networks: the state encoder f, the actor, and the normaliser of observations if there is one."""
         return self._networks
 
     @property
     def obs_shape(self) -> tuple[int, ...]:
-        """Shape of one observation; those of several parts have none, see `spaces.obs`."""
+        """Shape of one observation, for policies with one part.
+
+        Raises:
+            ValueError: Observations have several parts. `spaces.obs` has their shapes.
+        """
         shapes = {name: part.shape for name, part in self.spaces.obs.parts}
         if len(shapes) > 1:
             raise ValueError(f"observations have several parts, {shapes}; see policy.spaces.obs")
@@ -88,7 +98,7 @@ class Policy:
 
     @property
     def stack(self) -> int:
-        """Frames stacked in one observation; 1 for vectors."""
+        """Frames that are stacked in one observation; 1 for vectors."""
         return self.spaces.obs.stack
 
     @property
@@ -97,20 +107,42 @@ class Policy:
         return self.stack
 
     def episode(self) -> "FrameStackPolicy":
-        """The same policy for one episode, which takes images one by one and stacks them."""
+        """The same policy for one episode. It takes images one by one and stacks them.
+
+        Returns:
+            A policy that remembers the last frames. Make a new one after every reset.
+        """
         return FrameStackPolicy(self)
 
-    def act(self, obs: Any) -> np.ndarray:
-        """The action for one observation, or actions for a batch, in the environment's own units.
+    def act(self, obs: Any) -> Any:
+        """The action for one observation, or the actions for a batch, in the environment's own units.
 
         Args:
-            obs: As the environment gives it. Of images it takes the last `stack` frames, stacked along the channel
-                axis, oldest first, channels first; `episode()` does this for you.
+            obs: An observation as the environment gives it, or a batch with a leading axis. Images are the last
+                `stack` frames, stacked along the channel axis, oldest first, channels first. `episode()` stacks them
+                for you.
+
+        Returns:
+            The action without exploration noise, or a batch of actions: float32, or int64 for choices. One `Discrete`
+            action is a number (`np.int64`).
+
+        Raises:
+            ValueError: The observation has other parts, another shape or another data type than those of `spaces.obs`.
         """
         return self._to_env(self.act_unit(obs))
 
     def act_unit(self, obs: Any) -> np.ndarray:
-        """The same as vectors in [-1, 1]; discrete actions as one-hot vectors."""
+        """The action, or the actions of a batch, as the networks return them.
+
+        Args:
+            obs: As in `act`.
+
+        Returns:
+            A vector in [-1, 1], or a one-hot vector for discrete actions; a batch of them for a batch.
+
+        Raises:
+            ValueError: The observation has other parts, another shape or another data type than those of `spaces.obs`.
+        """
         arrays = self.parts_of(obs)
         batches = {_batch_shape(x, self.spaces.obs[name].shape) for name, x in arrays.items()}
         if len(batches) > 1:
@@ -120,11 +152,28 @@ class Policy:
         return actions if batch else actions[0]
 
     def parts_of(self, obs: Any) -> dict[str, np.ndarray]:
-        """An observation, or a batch, by part, as the networks take it."""
+        """The parts of an observation, or of a batch, as arrays that the networks take.
+
+        Args:
+            obs: As in `act`.
+
+        Returns:
+            An array for each part of `spaces.obs`.
+
+        Raises:
+            ValueError: The observation has other parts, another shape or another data type than those of `spaces.obs`.
+        """
         return {name: self._array(name, part, obs) for name, part in self.spaces.obs.parts}
 
     def act_parts(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The same for a batch of observations by part, as `dr_q.envs` gives them."""
+        """The actions for a batch of observations that is given by part, as `dr_q.envs` gives it.
+
+        Args:
+            obs: An array [B, ...] for each part of `spaces.obs`.
+
+        Returns:
+            Actions [B, A] in [-1, 1], or one-hot.
+        """
         return np.asarray(_act(self._networks, dict(obs)))
 
     def _array(self, name: str, part: Part, obs: Any) -> np.ndarray:
@@ -132,15 +181,26 @@ class Policy:
         given = self.entry(name, obs)
         x = np.asarray(given) if isinstance(part, Image) else self._joined(part, given)
         batch = _batch_shape(x, part.shape)
+        of = "" if name == SINGLE else f" '{name}'"
         if batch is None or len(batch) > 1:
-            of = "" if name == SINGLE else f" '{name}'"
             raise ValueError(f"observation{of} of shape {x.shape}; expected {part.shape}, or a batch{self._hint(part)}")
         if isinstance(part, Image) and x.dtype != np.uint8:
-            raise ValueError(f"images of {x.dtype}; expected uint8, from 0 to 255")
+            raise ValueError(f"images{of} of {x.dtype}; expected uint8, from 0 to 255")
         return np.asarray(x, part.dtype)
 
     def entry(self, name: str, obs: Any) -> Any:
-        """What a part is made of: an entry of the environment's observation, or all of it."""
+        """The entry of the environment's observation that belongs to a part, or all of it.
+
+        Args:
+            name: Name of the part.
+            obs: An observation as the environment gives it.
+
+        Returns:
+            The entry.
+
+        Raises:
+            ValueError: The observation has no such entry.
+        """
         alone = len(self.spaces.obs.parts) == 1 and name == SINGLE
         if alone and not (isinstance(self.spaces.obs[name], Image) and isinstance(obs, Mapping)):
             return obs
@@ -168,7 +228,7 @@ class Policy:
         nested = isinstance(obs, Mapping) or (isinstance(obs, tuple | list) and _has_all(obs, fields))
         if not nested:
             return np.asarray(obs)
-        found = {key: np.asarray(at_path(obs, key), np.float32) for key in fields if _has_all(obs, [key])}
+        found = {key: _numbers(key, at_path(obs, key)) for key in fields if _has_all(obs, [key])}
         batches = {_batch_shape(x, fields[key]) for key, x in found.items()}
         if len(found) < len(fields) or len(batches) != 1 or None in batches:
             got = _shapes(obs) if isinstance(obs, Mapping) else [np.shape(x) for x in obs]
@@ -179,7 +239,16 @@ class Policy:
 
 
 class FrameStackPolicy:
-    """A policy that remembers the last images of one episode; make a new one after every reset."""
+    """A policy that remembers the last images of one episode. `Policy.episode` makes one; make a new one after a reset.
+
+    Example:
+        ```python
+        policy = dr_q.load("runs/pixels")
+        obs, _ = env.reset(seed=0)
+        playing = policy.episode()
+        action = playing.act(obs)  # one image, as the environment gives it
+        ```
+    """
 
     def __init__(self, policy: Policy):
         self._policy = policy
@@ -189,8 +258,19 @@ class FrameStackPolicy:
             name: deque(maxlen=part.stack) for name, part in self._images.items()
         }
 
-    def act(self, obs: Any) -> np.ndarray:
-        """The action for the next observation as the environment gives it: images one by one, channels last."""
+    def act(self, obs: Any) -> Any:
+        """The action for the next observation of the episode.
+
+        Args:
+            obs: The observation as the environment gives it, with images of (height, width, channels). A batch is not
+                allowed for images.
+
+        Returns:
+            The action in the environment's own units.
+
+        Raises:
+            ValueError: The observation has other parts, another shape or another data type than the policy needs.
+        """
         if not self._images:
             return self._policy.act(obs)
         given = {name: self._policy.entry(name, obs) for name, _ in self._policy.spaces.obs.parts}
@@ -201,10 +281,11 @@ class FrameStackPolicy:
         """The last images with this one."""
         part, frames = self._images[name], self._frames[name]
         expected = (part.height, part.width, part.channels)
+        of = "" if name == SINGLE else f" '{name}'"
         if np.shape(image) != expected:
-            raise ValueError(f"image of shape {np.shape(image)}; expected {expected}: height, width, channels")
+            raise ValueError(f"image{of} of shape {np.shape(image)}; expected {expected}: height, width, channels")
         if np.asarray(image).dtype != np.uint8:
-            raise ValueError(f"image of {np.asarray(image).dtype}; expected uint8, from 0 to 255")
+            raise ValueError(f"image{of} of {np.asarray(image).dtype}; expected uint8, from 0 to 255")
         frame = np.array(np.moveaxis(np.asarray(image), -1, 0), order="C")  # a copy: some reuse the image's memory
         frames.extend([frame] * (1 if frames else part.stack))  # as training begins an episode
         return np.concatenate(list(frames))
@@ -217,6 +298,14 @@ def _expand(part: Vector, path: str, x: np.ndarray, batch: tuple[int, ...]) -> n
         if at == path:
             return one_hot(flat, choices, start)
     return flat
+
+
+def _numbers(key: str, x: Any) -> np.ndarray:
+    """An entry of an observation as an array."""
+    try:
+        return np.asarray(x, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"observation '{key}' is no array of numbers: {error}") from None
 
 
 def _has_all(obs: Any, paths: Iterable[str]) -> bool:
@@ -263,16 +352,28 @@ def policy_of_seed(
 
 
 def load(path: str | Path, seed: int | None = None, which: Literal["last", "best"] = "last") -> Policy:
-    """A policy from a run's folder or its `policy` folder. Its `agent_steps`, `seed` and `which` say what it is.
+    """Load a policy from the folder of a run, its `policy` folder, or an exported policy.
 
     Args:
         path: The folder.
-        seed: Which of the run's seeds; by default the one whose last evaluation was best, whatever `which` is.
-        which: "last": as of the last evaluation; "best": as of the evaluation of this seed with the highest return.
+        seed: One of the run's seeds. Default: the seed whose last evaluation was best, for both values of `which`.
+        which: `"last"`: the policy of the last evaluation. `"best"`: the policy of the evaluation of this seed with the
+            highest return.
+
+    Returns:
+        The policy. Its `agent_steps`, `seed` and `which` say which one it is.
 
     Raises:
-        RunFolderError: If there is no such policy.
-        DamagedFileError: If a file is not whole.
+        ConfigError: `which` is neither `"last"` nor `"best"`, or another version of dr-q made the policy.
+        RunFolderError: The folder has no policy, no such seed or no best policy.
+        DamagedFileError: A file is damaged.
+
+    Example:
+        ```python
+        policy = dr_q.load("runs/walker")
+        best = dr_q.load("runs/walker", seed=2, which="best")
+        print(best.agent_steps, best.returns[2])
+        ```
     """
     path = policy_folder(path, which)
     record = policy_record(path)

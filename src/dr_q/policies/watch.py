@@ -10,8 +10,9 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from dr_q.envs import Env, Step, make_env, stream_seed
-from dr_q.kit import ConfigError, MissingPackageError, TaskError, ToolError, spelled
+from dr_q.envs import Env, Step, make_env, quiet_destructors, stream_seed
+from dr_q.envs.protocol import failure
+from dr_q.kit import ConfigError, DrQError, EnvError, MissingPackageError, TaskError, ToolError, spelled
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.episodes import EvaluationNoise, check_length
 from dr_q.policies.policy import Policy, load
@@ -158,7 +159,13 @@ def record_video(
     if out.suffix.lower() != ".mp4":
         raise ConfigError(f"{spelled('out')} {out} is not an MP4 file's name; end it in .mp4")
     policy = load(path, seed)
-    return record_episode(policy, environment_of(policy, render=True), out, say, size)
+    with quiet_destructors():
+        try:
+            return record_episode(policy, environment_of(policy, render=True), out, say, size)
+        except (EnvError, TaskError) as error:
+            # The error itself would keep what cannot be freed quietly.
+            failed = EnvError(str(error)) if isinstance(error, EnvError) else TaskError(str(error))
+    raise failed
 
 
 def record_episode(
@@ -176,7 +183,7 @@ def record_episode(
     total, steps, frames, said = 0.0, 0, 1, time.monotonic()
     try:
         obs = env.reset(stream_seed(policy.seed, "video", policy.agent_steps))
-        frame = env.render(size)
+        frame = _drawn(env, size)
         out.parent.mkdir(parents=True, exist_ok=True)
         with _encoder(imageio_ffmpeg.get_ffmpeg_exe(), out, frame.shape[1], frame.shape[0], rate) as pipe:
             pipe.write(frame.tobytes())
@@ -184,7 +191,7 @@ def record_episode(
                 total += step.reward
                 steps += 1
                 if steps % every == 0 or step.terminated or step.truncated:
-                    pipe.write(env.render(size).tobytes())
+                    pipe.write(_drawn(env, size).tobytes())
                     frames += 1
                 if time.monotonic() - said > SECONDS_BETWEEN_LINES:
                     said = time.monotonic()
@@ -192,6 +199,16 @@ def record_episode(
     finally:
         env.close()
     return Recorded(policy, total, steps, frames, rate)
+
+
+def _drawn(env: Env, size: tuple[int, int]) -> np.ndarray:
+    """An image of the environment; drivers and libraries fail in many ways."""
+    try:
+        return env.render(size)
+    except DrQError:
+        raise
+    except Exception as error:
+        raise EnvError(f"nothing can be drawn here: {failure(error)}; dr-q doctor says what works") from error
 
 
 @contextlib.contextmanager

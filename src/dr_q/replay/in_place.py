@@ -17,13 +17,18 @@ def add_in_place(replay: Replay, transition: Transition) -> Replay:
     own (`jax.jit`, `jax.lax.scan`) call `add` and donate the replay there.
 
     Args:
-        replay: of one seed. It is used up: go on with the one that is returned.
-        transition: what to store.
+        replay: The replay of one seed. Its arrays are donated: use the returned replay from here on.
+        transition: The transition; with several lanes one of each, along a leading axis.
+
+    Returns:
+        The replay with the transition.
 
     Example:
+        ```python
         replay = dr_q.replay.init_replay(config, spaces)
         for transition in transitions:
             replay = dr_q.replay.add_in_place(replay, transition)
+        ```
     """
     leaves, structure = jax.tree.flatten(replay)
     shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves)

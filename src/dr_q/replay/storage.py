@@ -26,22 +26,22 @@ ROW = 128
 
 @dataclasses.dataclass(frozen=True)
 class StorageSpec:
-    """The fixed part of a storage."""
+    """The sizes of a storage. A capacity that is too small raises `ValueError`."""
 
     capacity: int
     """Slots in the ring, of all lanes together: a multiple of `lanes`."""
     obs: ObsSpec
-    """What an observation consists of; the storage keeps its newest frames."""
+    """The parts of an observation; the storage keeps the newest frame of each."""
     action_dim: int
     """Size of an action."""
     horizon: int
-    """Transitions in the longest window drawn; a start is valid once they are all there."""
+    """Transitions in the longest window that is drawn."""
     watch_age: int = NEVER
-    """The age that a sampler is told of when transitions reach it."""
+    """The age at which the sampler is told of a transition; `dr_q.replay.init` sets it."""
     frames_on_host: bool = False
-    """Whether observations are kept in host memory, outside the storage; all else is the same."""
+    """Whether observations are kept in host memory, outside the storage."""
     lanes: int = 1
-    """Streams of experience."""
+    """Streams of experience, one for each environment."""
 
     def __post_init__(self) -> None:
         """Refuse a ring too small for the slots that one addition touches."""
@@ -56,25 +56,40 @@ class StorageSpec:
 
     @property
     def stack(self) -> int:
-        """Frames in the longest stack."""
+        """Frames in the longest stack of an observation."""
         return self.obs.stack
 
     @property
     def groups(self) -> int:
-        """Groups of rows."""
+        """Number of groups; a group has 128 rows."""
         return -(-self.capacity // ROW**2)
 
     @property
     def rows(self) -> int:
-        """Rows of slots, whole groups of them."""
+        """Number of rows, a multiple of 128; a row has 128 slots."""
         return self.groups * ROW
 
     def later(self, slots: Int[Array, "*N"], steps: int | Int[Array, "*M"]) -> Int[Array, "*K"]:
-        """The slots that many steps later in the same stream of experience; negative steps are earlier ones."""
+        """The slots some steps later in the same lane.
+
+        Args:
+            slots: Slots.
+            steps: Number of steps; negative for earlier slots.
+
+        Returns:
+            Slots.
+        """
         return (slots + steps * self.lanes) % self.capacity
 
     def each_lane(self, first: int = 0) -> Any:
-        """A number for each lane, counted from `first`; with a single lane there is no axis of lanes."""
+        """A number for each lane: first, first + 1, and so on.
+
+        Args:
+            first: The number of the first lane.
+
+        Returns:
+            An array [lanes]; a plain number with a single lane.
+        """
         return first if self.lanes == 1 else first + jnp.arange(self.lanes, dtype=jnp.int32)
 
 
@@ -94,17 +109,34 @@ def slots_to_fill(agent_steps: int, replay_capacity: int, shortest_episode: int 
 
 
 class Transition(NamedTuple):
-    """One agent step. `obs` and `next_obs` are its newest frames, by part.
+    """One agent step. With several lanes it has a step of each, along a leading axis.
 
-    With several lanes: a step of each, along a leading axis.
+    Example:
+        ```python
+        transition = dr_q.replay.Transition(
+            obs={"obs": jnp.asarray(obs)},
+            action=jnp.asarray(action),
+            reward=jnp.asarray(reward),
+            next_obs={"obs": jnp.asarray(next_obs)},
+            terminated=jnp.asarray(terminated),
+            truncated=jnp.asarray(truncated),
+        )
+        replay = dr_q.replay.add_in_place(replay, transition)
+        ```
     """
 
     obs: dict[str, Array]
+    """The observation by part. Stacked parts have only the newest frame."""
     action: Float[Array, "*lanes A"]
+    """The action in [-1, 1], or one-hot."""
     reward: Float[Array, "*lanes"]
+    """The reward."""
     next_obs: dict[str, Array]
+    """The next observation by part, before a reset. Stacked parts have only the newest frame."""
     terminated: Bool[Array, "*lanes"]
+    """Whether the step ended the episode in a terminal state."""
     truncated: Bool[Array, "*lanes"]
+    """Whether the episode was cut off after the step."""
 
 
 class Added(NamedTuple):
@@ -121,12 +153,13 @@ class Added(NamedTuple):
 
 
 class Storage(eqx.Module):
-    """The transitions of one seed."""
+    """The stored transitions of one seed, in a ring of slots."""
 
     spec: StorageSpec = eqx.field(static=True)
+    """The sizes."""
 
     obs: dict[str, Array] | None
-    """Frame of each slot by part, [capacity, *frame]; None if kept in host memory."""
+    """Frame of each slot by part, [capacity, *frame]; None if frames are kept in host memory."""
     action: Float[Array, "capacity A"]
     """Action of each slot, in [-1, 1] or one-hot."""
     reward: Float[Array, "capacity"]
@@ -134,30 +167,37 @@ class Storage(eqx.Module):
     not_done: Float[Array, "capacity"]
     """0 where the transition terminated its episode, 1 elsewhere."""
     frames_before: UInt8[Array, "capacity"]
-    """Earlier frames of the same episode that a stack ending here has, at most stack - 1."""
+    """Number of earlier frames of the same episode in a stack that ends here, at most stack - 1."""
     is_transition: Bool[Array, "capacity"]
-    """Whether the slot has a transition; not an empty slot, nor a final observation."""
+    """Whether the slot has a transition; False for empty slots and for the final observation of an episode."""
 
     valid: Bool[Array, "rows 128"]
     """Whether a window may start at each slot."""
     stamp: Int[Array, "rows 128"]
-    """Transitions added before the slot's own (a final observation: before its transition)."""
+    """Number of transitions added before the slot's own; for a final observation, before its transition."""
 
     cursor: Int[Array, "*lanes"]
-    """Slot that is written next."""
+    """Slot that is written next, of each lane."""
     size: Int[Array, "*lanes"]
-    """Slots of each lane written at least once."""
+    """Number of slots written at least once, of each lane."""
     clock: Int[Array, ""]
-    """Transitions added so far. A transition's age is clock - 1 - stamp."""
+    """Number of transitions added so far. The age of a transition is clock - 1 - stamp."""
     watch_slot: Int[Array, "*lanes"]
-    """Oldest slot younger than `watch_age`."""
+    """Oldest slot that is younger than `watch_age`, of each lane."""
     episode_steps: Int[Array, "*lanes"]
-    """Transitions of the running episode."""
+    """Number of transitions of the running episode, of each lane."""
     has_terminated: Bool[Array, ""]
-    """Whether any transition so far terminated."""
+    """Whether any transition so far terminated its episode."""
 
     def age(self, slots: Int[Array, "*B"]) -> Int[Array, "*B"]:
-        """Transitions added since those at `slots`; 0 for the newest."""
+        """The age of transitions: the number of transitions added after them.
+
+        Args:
+            slots: Slots of transitions.
+
+        Returns:
+            Ages; 0 for the newest transition.
+        """
         return self.clock - 1 - self.stamp[slots // ROW, slots % ROW]
 
 

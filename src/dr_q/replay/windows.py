@@ -17,24 +17,30 @@ class Subtrajectory(NamedTuple):
     """Windows of H consecutive transitions, time first. Steps after a termination inside a window have no meaning."""
 
     obs: dict[str, Any]
-    """Observations s_0 .. s_H by part, [H + 1, B, *obs]; s_{t+1} is the true next observation of step t (D8).
+    """Observations s_0 to s_H by part, [H + 1, B, *obs]; s_{t+1} is the true next observation of step t (D8).
 
-    Arrays, or `StoredImages`."""
+    Arrays, or `StoredImages` for the parts `in_place`."""
     action: Float[Array, "H B A"]
+    """Actions in [-1, 1], or one-hot."""
     reward: Float[Array, "H B"]
+    """Rewards."""
     not_done: Float[Array, "H B"]
+    """0 where the step terminated its episode, 1 elsewhere."""
 
 
 class NStepBatch(NamedTuple):
-    """The ends of windows of H transitions, with the rewards between."""
+    """First and last observation of windows of H transitions, with the rewards between."""
 
     obs: dict[str, Any]
-    """Observation at the start by part, [B, *obs]."""
+    """Observations at the start by part, [B, *obs]."""
     action: Float[Array, "B A"]
+    """Actions at the start, in [-1, 1] or one-hot."""
     reward: Float[Array, "H B"]
+    """Rewards of all H steps."""
     not_done: Float[Array, "H B"]
+    """0 where the step terminated its episode, 1 elsewhere."""
     next_obs: dict[str, Any]
-    """Observation H steps later, [B, *obs]; without meaning where the window holds a termination."""
+    """Observations H steps later, [B, *obs]. They have no meaning if the window contains a termination."""
 
 
 def sample_subtrajectory(
@@ -44,10 +50,27 @@ def sample_subtrajectory(
     frames: Frames | None = None,
     in_place: Sequence[str] = (),
 ) -> Subtrajectory:
-    """The windows of `horizon` transitions that start at `slots`.
+    """Read the windows of transitions that start at slots, for the encoder.
 
-    `frames` are those at `subtrajectory_frames`, where they are kept in host memory. Images of the parts `in_place` are
-    not read yet: their `StoredImages` are given.
+    Args:
+        storage: The storage of a replay, `replay.storage`.
+        slots: What `draw` returned.
+        horizon: Transitions in a window, at most the replay's horizon.
+        frames: Frames at the slots of `subtrajectory_frames`, for a replay whose frames are in host memory.
+        in_place: Image parts whose frames are not read yet; the result has their `StoredImages`.
+
+    Returns:
+        The windows, time first.
+
+    Raises:
+        ValueError: The replay's frames are in host memory, and `frames` is not given.
+
+    Example:
+        ```python
+        slots = dr_q.replay.draw(replay, jax.random.key(0), 256)
+        windows = dr_q.replay.sample_subtrajectory(replay.storage, slots, horizon=5)
+        print(windows.obs["obs"].shape)  # (6, 256, 17)
+        ```
     """
     window = _window(storage, slots, horizon)
     at = subtrajectory_frames(storage, slots, horizon)
@@ -65,9 +88,27 @@ def sample_n_step(
     frames: Frames | None = None,
     in_place: Sequence[str] = (),
 ) -> NStepBatch:
-    """First and last observation of the windows that start at `slots`, the first action, all rewards.
+    """Read n-step samples that start at slots, for the critics.
 
-    `frames` are those at `n_step_frames`, where they are kept in host memory; `in_place` as of `sample_subtrajectory`.
+    Args:
+        storage: The storage of a replay, `replay.storage`.
+        slots: What `draw` returned.
+        horizon: The number of steps n, at most the replay's horizon.
+        frames: Frames at the slots of `n_step_frames`, for a replay whose frames are in host memory.
+        in_place: Image parts whose frames are not read yet; the result has their `StoredImages`.
+
+    Returns:
+        First and last observations, first actions, and the rewards of all n steps.
+
+    Raises:
+        ValueError: The replay's frames are in host memory, and `frames` is not given.
+
+    Example:
+        ```python
+        slots = dr_q.replay.draw(replay, jax.random.key(0), 256)
+        sample = dr_q.replay.sample_n_step(replay.storage, slots, horizon=3)
+        batch = dr_q.agent.critic_batch(config, sample)
+        ```
     """
     window = _window(storage, slots, horizon)
     at = n_step_frames(storage, slots, horizon)

@@ -217,7 +217,7 @@ def draw_priorities(found: Sequence[Priorities], path: Path) -> None:
         panel.set_ylim(limits[:, 0].min(), limits[:, 1].max())
     _note(
         figure,
-        "Dots: |TD error| computed anew with the checkpoint's networks, the larger of the two critics, times the fade "
+        "Dots: |TD error| recomputed with the checkpoint's networks, the larger of the two critics, times the fade "
         f"weight; at most {_POINTS:,} are drawn, lines are of all, in {_PARTS} parts. MR.Q's errors are in units of "
         "its reward scale. Bars: by the priorities stored in the replay, as training would draw next.",
     )

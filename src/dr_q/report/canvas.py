@@ -45,7 +45,7 @@ def grid(count: int, most: int = MOST_COLUMNS) -> tuple[int, int]:
 
 def draw_mean_curve(
     panel: Any,
-    steps: Sequence[int],
+    steps: Sequence[int | float],
     values: Sequence[Estimate],
     index: int,
     *,
@@ -59,7 +59,7 @@ def draw_mean_curve(
 
     Args:
         panel: to draw on.
-        steps: agent steps.
+        steps: agent steps, or seconds.
         values: one for each step.
         index: of its style.
         width: of its line.

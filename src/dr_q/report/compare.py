@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dr_q.envs.families import known_tasks
 from dr_q.kit import ConfigError
 from dr_q.report.numbers import count, with_interval
-from dr_q.report.results import Result
+from dr_q.report.results import Result, deciding_settings
 from dr_q.report.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -28,41 +28,51 @@ from dr_q.run_folder import RunRecord
 
 
 class TaskComparison(NamedTuple):
-    """One task, at the last step that both sets have."""
+    """Two sets of results on one task, at the last step that all seeds of both have."""
 
     task: str
+    """The task's name."""
     agent_steps: int
+    """Agent steps at which the scores are compared."""
     samples: tuple[Sample, Sample]
+    """The scores of the first and of the second set."""
     difference: Estimate
-    """First minus second."""
+    """Mean of the first set minus mean of the second, with Welch's interval."""
     improvement: float
-    """The chance that a run of the first is better than one of the second."""
+    """Probability that a run of the first set is better than a run of the second."""
     p: float
-    """By Welch's test; nan of too few seeds."""
+    """p-value of Welch's test; NaN for too few seeds."""
     p_holm: float
-    """Holm-corrected for the number of tasks that are compared; nan of too few seeds."""
+    """p-value, Holm-corrected for the number of tasks that are compared; NaN for too few seeds."""
 
     @property
     def fewest_seeds(self) -> int:
-        """Of the side that has fewer."""
+        """Number of seeds of the set that has fewer."""
         return min(of.seeds for of in self.samples)
 
     @property
     def verdict(self) -> DifferenceVerdict:
-        """Whether the two are significantly different, after Holm's correction."""
+        """Whether the first set is above or below the second, after Holm's correction.
+
+        One of `"above"`, `"below"`, `"no significant difference"` (p >= 0.05) and `"too few seeds"`.
+        """
         return difference_verdict(self.difference.value, self.p_holm)
 
 
 class Comparison(NamedTuple):
-    """All tasks that both sets have."""
+    """Two sets of results on all tasks that both have: what `compare` returns."""
 
     names: tuple[str, str]
+    """Names of the two sets."""
     tasks: list[TaskComparison]
+    """The comparison of each task."""
     difference: Estimate | None
-    """Of normalised scores over the tasks among them that a family knows; None if there are none."""
+    """Difference of the mean normalised scores, over the tasks that a family of environments knows; None if there are
+    none."""
     improvement: Estimate | None
+    """Probability that a run of the first set is better than a run of the second, over the same tasks."""
     left_out: list[str]
-    """Tasks that only one set has."""
+    """Tasks that are not compared, because only one set has them or no step is common to all seeds."""
 
     @property
     def ranks_differ(self) -> bool:
@@ -74,7 +84,11 @@ class Comparison(NamedTuple):
         )
 
     def sentences(self) -> list[str]:
-        """What can be concluded, and what cannot."""
+        """What can be concluded from the comparison, and what cannot.
+
+        Returns:
+            Sentences.
+        """
         first, second = self.names
         said = []
         if self.difference is not None and self.improvement is not None:
@@ -122,7 +136,30 @@ class Comparison(NamedTuple):
 def compare(
     first: Iterable[Result], second: Iterable[Result], names: tuple[str, str], at: int | None = None
 ) -> Comparison:
-    """Compare at the last step that all seeds of both sets have, task by task and over all; ConfigError if at none."""
+    """Compare two sets of results, task by task and over all tasks.
+
+    Each task is compared at the last step that all seeds of both sets have.
+
+    Args:
+        first: The first set, of one preset.
+        second: The second set, of one preset.
+        names: Names of the two sets, for messages and sentences.
+        at: Largest agent step to compare at. Default: no limit.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        ConfigError: No task has a step that all seeds of both sets have.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs"])
+        first, second = ([r for r in results if r.preset == name] for name in ("dr.q", "mr.q"))
+        comparison = dr_q.report.compare(first, second, ("dr.q", "mr.q"))
+        print("\\n".join(comparison.sentences()))
+        ```
+    """
     first, second = list(first), list(second)
     tasks_of = [{result.task for result in results} for results in (first, second)]
     rows, sides = [], ({}, {})
@@ -180,10 +217,11 @@ def other_differences(sides: Sequence[Iterable[tuple[RunRecord, str]]], tasks: C
     found: list[dict[str, set[str]]] = []
     for side in sides:
         values: dict[str, set[str]] = {}
-        for settings, versions in ((run.info["settings"], run.info.get("versions", {})) for run, _ in side):
+        for run, _ in side:
+            settings, versions = run.info["settings"], run.info.get("versions", {})
             if settings["task"] not in tasks:
                 continue
-            record = {**settings.get("config", {}), "noise_dims": settings.get("noise_dims", 0)}
+            record = {**deciding_settings(run), "noise_dims": settings.get("noise_dims", 0)}
             for name, value in {**record, "source": versions.get("source", "not recorded")}.items():
                 values.setdefault(name, set()).add(str(value))
         found.append(values)

@@ -16,9 +16,22 @@ from dr_q.run_folder import RunRecord
 
 
 def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
-    """Mean return over seeds with its 95% interval, a panel for each task, and the published score.
+    """Draw learning curves: the mean return over seeds with its 95% interval, and the published score.
 
-    Runs without evaluations are left out; ConfigError if no other is there.
+    Each task has a panel. It needs matplotlib (`pip install 'dr-q[plot]'`).
+
+    Args:
+        runs: The runs. Those without evaluations are left out.
+        path: The file to write.
+
+    Raises:
+        ConfigError: No run has an evaluation.
+
+    Example:
+        ```python
+        runs = [run for run, label in dr_q.report.labelled_runs([Path("runs")])]
+        dr_q.report.plot_curves(runs, Path("curves.png"))
+        ```
     """
     by_task: dict[str, list[RunRecord]] = {}
     for run in runs:

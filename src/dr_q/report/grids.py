@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dr_q.envs.families import known_tasks
-from dr_q.report.results import Result, preset_of, varying_settings
+from dr_q.report.results import Result, deciding_settings, preset_of, varying_settings
 from dr_q.report.statistics import (
     Estimate,
     Scores,
@@ -68,8 +68,8 @@ def _grid(
 ) -> Grid | None:
     labels: dict[Values, str] = {}
     for run, label in labelled:
-        config = run.info["settings"]["config"]
-        labels.setdefault(tuple(_hashable(config[name]) for name in names), label)
+        own = deciding_settings(run)
+        labels.setdefault(tuple(_hashable(own[name]) for name in names), label)
     by: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         by.setdefault((result.task, result.preset), []).append(result)

@@ -40,7 +40,7 @@ from dr_q.report.statistics import (
 )
 from dr_q.report.verdicts import DIFFERENCE_VERDICTS, BudgetStage, PublishedVerdict, budget_stage, published_verdict
 from dr_q.run_folder import RunRecord, run_timing, seed_steps_per_s
-from dr_q.settings import SCHEDULE, usual_settings
+from dr_q.settings import SCHEDULE, STOP_RULES, is_complete, usual_settings
 
 OTHER = "other"
 """The suite of tasks that no family knows."""
@@ -210,7 +210,7 @@ class ChangedSetting(NamedTuple):
     @property
     def of_algorithm(self) -> bool:
         """Whether scores depend on it by more than the length of the run."""
-        return self.name is not None and self.name not in SCHEDULE
+        return self.name is not None and self.name not in (*SCHEDULE, *STOP_RULES)
 
 
 class VerdictCounts(NamedTuple):
@@ -228,50 +228,66 @@ class VerdictCounts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All of it."""
+    """The numbers of a report: what `build_report` returns and `write_report` takes."""
 
     base: str
     """The preset that the others are compared with."""
     presets: list[str]
+    """All presets with results."""
     suites: list[str]
-    """Those with results, in the paper's order."""
+    """Suites with results, in the paper's order."""
     algorithms: list[str]
-    """The published ones of these suites."""
+    """The published algorithms of these suites."""
     tasks: list[Task]
+    """Tasks with results."""
     curves: list[Curve]
+    """Learning curves, one for each task and preset."""
     without_common_step: list[tuple[str, str]]
-    """(task, preset) whose seeds share no evaluated step; they are nowhere else."""
+    """(task, preset) whose seeds have no evaluated step in common; they are nowhere else in the report."""
     finals: list[Final]
+    """Scores of each task and preset at the last step of the paper's budget that all its seeds have."""
     side_by_side: list[Final]
-    """Of tasks that several presets have: each at the last step that all of these have."""
+    """Scores of tasks that several presets have, each at the last step that all of these presets have."""
     grounds: list[CommonGround]
-    """Of each suite that a family knows: where its presets are compared."""
+    """For each suite that a family of environments knows, the tasks and steps at which its presets are compared."""
     aggregates: list[SuiteAggregate]
-    """Of each preset over the suite's common ground, followed by the published ones of the algorithm that it is."""
+    """Aggregates of each preset over the suite's common tasks, followed by those published for its algorithm."""
     own_aggregates: list[SuiteAggregate]
-    """Of presets that have more tasks or later steps than the common ground: over all their own. Not to be compared."""
+    """Aggregates over all own tasks of presets that have more tasks or later steps than the common ones. They are not
+    comparable with others."""
     published_aggregates: list[SuiteAggregate]
-    """Of every algorithm, over all tasks of a suite."""
+    """Published aggregates of every algorithm, over all tasks of a suite."""
     common_means: list[SuiteMeans]
-    """Of suites of which all presets have run some tasks, and not all: over these."""
+    """Means over the tasks that all presets have, for suites of which these are some and not all."""
     profiles: list[Profile]
+    """Performance profiles of each suite and preset."""
     comparisons: list[PresetComparison]
+    """Comparisons of each preset with the base, by suite."""
     grids: list[Grid]
-    """Of presets whose runs differ in one or two settings."""
+    """Scores by setting, for presets whose runs differ in one or two settings."""
     references: list[str]
     """Names of the references."""
     reference_curves: list[Curve]
-    """Of tasks with results, up to the last step that any of our runs of the task has."""
+    """Curves of the references on tasks with results, up to the last step of our runs."""
     reference_comparisons: list[ReferenceComparison]
+    """Comparisons of each preset with each reference."""
     runs: list[RunSummary]
+    """Speed, versions and command of each run."""
     changed: list[ChangedSetting]
+    """Settings of runs that differ from those of their preset."""
     evaluations: int
+    """Number of results."""
     trained_seeds: int
+    """Number of seeds, over all tasks and presets."""
     updated: str
-    """When the last run was; empty: not recorded."""
+    """When the last run was updated; empty if that is not recorded."""
 
     def published_counts(self) -> list[VerdictCounts]:
-        """For each preset that the paper has a score of: where its means lie against the published intervals."""
+        """For each preset with a published score, on how many tasks its mean is inside, above or below the interval.
+
+        Returns:
+            Counts of verdicts, by preset.
+        """
         by_preset: dict[str, list[str]] = {}
         for final in self.finals:
             if final.published is not None:
@@ -282,7 +298,11 @@ class Report(NamedTuple):
         ]
 
     def difference_counts(self) -> list[VerdictCounts]:
-        """For each preset that is compared with the base: on how many tasks they differ."""
+        """For each preset that is compared with the base, on how many tasks there is which verdict.
+
+        Returns:
+            Counts of verdicts, by preset.
+        """
         by_preset: dict[str, list[str]] = {}
         for found in self.comparisons:
             by_preset.setdefault(found.preset, []).extend(row.verdict for row in found.pair.tasks)
@@ -292,7 +312,14 @@ class Report(NamedTuple):
         ]
 
     def means_of(self, suite: str) -> SuiteMeans | None:
-        """Everyone's mean over the same tasks: of those that all presets have run, else of all; None: no runs count."""
+        """Mean normalised scores of all presets and published algorithms over the same tasks of a suite.
+
+        Args:
+            suite: The suite.
+
+        Returns:
+            The means over the tasks that all presets have; None if no runs count.
+        """
         for found in self.common_means:
             if found.suite == suite:
                 return found
@@ -304,7 +331,14 @@ class Report(NamedTuple):
         return SuiteMeans(suite, len(tasks_of(suite)), True, not self.ground_of(suite).own_steps_differ, ours, theirs)
 
     def ground_of(self, suite: str) -> CommonGround:
-        """Where the presets of a suite are compared."""
+        """The tasks and steps at which the presets of a suite are compared.
+
+        Args:
+            suite: A suite that a family of environments knows.
+
+        Returns:
+            The tasks and steps.
+        """
         return next(ground for ground in self.grounds if ground.suite == suite)
 
 
@@ -317,19 +351,30 @@ def build_report(
     references: Sequence[Reference] = (),
     compare_at: Sequence[int] = (),
 ) -> Report:
-    """The numbers of a report.
+    """Compute the numbers of a report.
 
     Args:
-        results: evaluations, of any tasks and presets.
-        labelled: the runs that they are from, each with what its results are listed under (`labelled_runs`).
-        say: called with a line for each part that is computed.
-        base: the preset that others are compared with; by default dr.q, or the first where that is not among them.
-        at: agent steps at which scores are taken, or the last evaluation before; by default the last that all have.
-        references: curves of others that every preset is compared with (`read_references`).
-        compare_at: agent steps at which; by default the last that both sides of a task have.
+        results: Evaluations, of any tasks and presets.
+        labelled: The runs that they are from, with their labels: what `labelled_runs` returned.
+        say: A function that is called with a line for each part that is computed.
+        base: The preset that others are compared with. Default: `"dr.q"`, or the first preset.
+        at: Agent steps at which scores are taken, or the last evaluation before. Default: the last that all seeds have.
+        references: What `read_references` returned; every preset is compared with each.
+        compare_at: Agent steps at which references are compared. Default: for each task the last that both sides have.
+
+    Returns:
+        The numbers, for `write_report`.
 
     Raises:
-        ConfigError: there are no results, or none of `base`, or none up to `at`, or none in common with a reference.
+        ConfigError: There are no results, or none of `base`, none up to `at`, or none in common with a reference.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs"])
+        report = dr_q.report.build_report(results, dr_q.report.labelled_runs([Path("runs")]), at=100_000)
+        for final in report.finals:
+            print(final.task, final.preset, final.estimate)
+        ```
     """
     results = list(results)
     if not results:
@@ -674,7 +719,7 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
                 versions,
                 _command(info),
                 info.get("agent_steps"),
-                info.get("status") == "finished",
+                is_complete(info),
                 info.get("seconds"),
             )
         )
@@ -693,7 +738,7 @@ def _changed(run: RunRecord, label: str) -> Iterable[ChangedSetting]:
     usual = usual_settings(settings["task"], settings["preset"])
     if settings["preset"] not in PRESETS and "changed" not in run.info:
         yield ChangedSetting(label, settings["task"], None, None, None)
-    of_run = {name: settings[name] for name in (*SCHEDULE, "noise_dims") if name in settings}
+    of_run = {name: settings[name] for name in (*SCHEDULE, *STOP_RULES, "num_envs", "noise_dims") if name in settings}
     of_run = {name: value for name, value in of_run.items() if value != usual[name]}
     for name, value in {**changes_of(run.info), **of_run}.items():
         yield ChangedSetting(label, settings["task"], name, value, usual.get(name))

@@ -33,68 +33,98 @@ EARLY = 0.05
 
 
 class Reference(NamedTuple):
-    """The runs of one algorithm in a file."""
+    """Single seeds of one algorithm, read from a file: what our runs are compared with."""
 
     name: str
-    """What it is listed under: the algorithm and its file."""
+    """Its name in comparisons: the algorithm and the file."""
     algorithm: str | None
-    """The published algorithm that it is, if it is one."""
+    """The published algorithm that it is; None if it is none."""
     results: list[Result]
-    """Their preset is `name`."""
+    """Its results. Their preset is `name`."""
     unknown_tasks: list[str]
-    """Tasks of the file that are none of the paper's, as the file names them; they are left out."""
+    """Tasks of the file that are not in the paper, as the file names them. Their results are left out."""
 
 
 class SuiteDifference(NamedTuple):
-    """A preset minus a reference over the tasks of a suite, in shares of the published final scores."""
+    """A preset and a reference over the tasks of a suite, in shares of DR.Q's published final scores."""
 
     suite: str
-    """ALL_SUITES: over all tasks that are compared, each with the same weight."""
+    """The suite; `"all"` for all tasks that are compared, each with the same weight."""
     tasks: int
+    """Number of tasks."""
     seeds: tuple[tuple[int, int], tuple[int, int]]
-    """Of our runs and of the reference: the fewest and the most that a task has."""
+    """Smallest and largest number of seeds of a task, of our runs and of the reference."""
     ours: Estimate
+    """Mean over tasks of our runs."""
     theirs: Estimate
+    """Mean over tasks of the reference."""
     difference: Estimate
-    """Its interval is a stratified bootstrap's, seeds of both sides drawn anew."""
+    """Our mean minus the reference's; the interval is by a stratified bootstrap over the seeds of both sides."""
     improvement: Estimate
-    """The chance that a run of ours is better than one of the reference."""
+    """Probability that a run of ours is better than a run of the reference."""
 
 
 class ReferenceComparison(NamedTuple):
-    """A preset and a reference at equal steps."""
+    """A preset and a reference at equal steps: what `compare_with_reference` returns."""
 
     preset: str
+    """The preset."""
     reference: str
+    """Name of the reference."""
     agent_steps: int | None
-    """At which all tasks are compared; None: each at the last step that both have."""
+    """Agent steps at which all tasks are compared; None if each is compared at the last step that both sides have."""
     pair: Comparison
-    """Task by task, in the task's own units; p-values are Holm-corrected for all tasks."""
+    """The comparison task by task, in the task's own units; p-values are Holm-corrected for all tasks."""
     shares: dict[str, Estimate]
-    """By task: the difference as a share of the published final score of DR.Q."""
+    """The difference by task, as a share of DR.Q's published final score."""
     too_early: set[str]
-    """Tasks on which neither mean has reached EARLY of the published score."""
+    """Tasks on which neither mean has reached 5% of the published score."""
     suites: list[SuiteDifference]
-    """All suites together come first."""
+    """The difference over all tasks, then over those of each suite."""
     missing: list[str]
-    """The paper's tasks that are not compared, because one side has no runs of them at that step."""
+    """The paper's tasks that are not compared, because a side has no runs of them at that step."""
 
     def sorted_tasks(self) -> list[TaskComparison]:
-        """Those with a published score, by their difference as a share of it, largest first."""
+        """The tasks that have a published score, sorted by their difference as a share of it, largest first.
+
+        Returns:
+            The comparisons of these tasks.
+        """
         rows = [row for row in self.pair.tasks if row.task in self.shares]
         return sorted(rows, key=lambda row: -self.shares[row.task].value)
 
     def verdict(self, row: TaskComparison) -> str:
-        """Of a task; where neither side has learnt anything yet, equal scores say nothing."""
+        """The verdict on a task.
+
+        Args:
+            row: The comparison of a task, from `pair.tasks`.
+
+        Returns:
+            `"too early"` if neither side has reached 5% of the published score, otherwise `row.verdict`.
+        """
         return "too early" if row.task in self.too_early else row.verdict
 
 
 def read_references(paths: Sequence[str | Path]) -> list[Reference]:
-    """The references in files: one for each algorithm that a file names.
+    """Read reference curves: single seeds that our runs are compared with.
+
+    Args:
+        paths: CSV files, in our tidy format or as the authors of DR.Q publish theirs (`results/drq.csv` of their
+            repository).
+
+    Returns:
+        A reference for each algorithm, or preset, of each file.
 
     Raises:
-        ConfigError: a file is in no known format, or has none of the paper's tasks, or two values for one evaluation.
-        DamagedFileError: a file is not CSV, or a line has too many or too few values.
+        ConfigError: A file does not exist, is in no known format, has none of the paper's tasks, or has two values for
+            one evaluation.
+        DamagedFileError: A file is not CSV, or a line has too many or too few values.
+
+    Example:
+        ```python
+        (reference,) = dr_q.report.read_references(["DR.Q/results/drq.csv"])
+        print(reference.name, len(reference.results))
+        ```
     """
     return [found for path in map(Path, paths) for found in _read(path)]
 
@@ -120,13 +150,26 @@ def reference_records(references: Iterable[Reference], runs: Iterable[RunRecord]
 def compare_with_reference(
     results: Sequence[Result], reference: Reference, preset: str, at: int | None = None
 ) -> ReferenceComparison | None:
-    """Our results of one preset and a reference at equal steps; None: they have no task and step in common.
+    """Compare our results of one preset with a reference at equal steps.
 
     Args:
-        results: of any presets.
-        reference: what to compare with.
-        preset: whose results to compare.
-        at: the step; tasks that a side has no evaluation of there are left out. By default the last that both have.
+        results: Our results, of any presets.
+        reference: The reference.
+        preset: The preset whose results are compared.
+        at: Agent steps. Tasks without an evaluation of both sides there are left out. Default: for each task the last
+            step that both sides have.
+
+    Returns:
+        The comparison; None if the two have no task and step in common.
+
+    Example:
+        ```python
+        (reference,) = dr_q.report.read_references(["DR.Q/results/drq.csv"])
+        results = dr_q.report.read_results(["runs"])
+        found = dr_q.report.compare_with_reference(results, reference, "dr.q", at=50_000)
+        if found is not None:
+            print(found.suites[0].difference)
+        ```
     """
     ours = [r for r in results if r.preset == preset and (at is None or r.agent_steps == at)]
     theirs = [r for r in reference.results if at is None or r.agent_steps == at]
@@ -230,7 +273,7 @@ def _read(path: Path) -> list[Reference]:
 
 
 def _read_authors(path: Path, table: Table, in_frames: bool) -> tuple[list[Result], list[str]]:
-    """Results of a file of the authors', and its tasks that are none of the paper's."""
+    """Results of a file of the authors' repository, and its tasks that are not in the paper."""
     tasks = {_authors_name(task): info for task, info in paper_tasks().items()}
     task_column, step_column = ("env_name", "env_step") if in_frames else ("env_id", "agent_step")
     found: dict[tuple[str, str, int, int], Result] = {}

@@ -10,14 +10,14 @@ from dr_q.config import changed_settings
 from dr_q.kit import ConfigError, shortened
 from dr_q.run_folder import (
     RunRecord,
-    evaluation_rows,
     find_runs,
     finite_number,
+    own_evaluation_rows,
     read_run,
     read_table,
     whole_number,
 )
-from dr_q.settings import callable_name, usual_settings
+from dr_q.settings import STARTING, STOP_RULES, callable_name, option_name, usual_settings
 
 COLUMNS = ("task", "preset", "seed", "agent_steps", "return")
 EXTRA_COLUMNS = ("env_frames", "return_std", "length_mean", "episodes")
@@ -25,23 +25,38 @@ EXTRA_COLUMNS = ("env_frames", "return_std", "length_mean", "episodes")
 
 
 class Result(NamedTuple):
-    """One evaluation of one seed."""
+    """One evaluation of one seed: a row of a tidy CSV file of results."""
 
     task: str
+    """The task's name."""
     preset: str
+    """The label of the run: its preset, and what distinguishes it from other runs."""
     seed: int
+    """The seed."""
     agent_steps: int
+    """Agent steps before the evaluation."""
     score: float
-    """The column `return`."""
+    """Mean return of the evaluation: the column `return`."""
     more: dict[str, str]
-    """Optional columns, as they were written."""
+    """Optional columns, as text."""
+
+
+_OF_RUN = ("num_envs", *STARTING, *STOP_RULES)
+"""Settings of a run, besides those of the algorithm, that decide its results."""
 
 
 def preset_of(run: RunRecord) -> str:
     """What its results are listed under: its preset, the noise that was added, and whether it had a start."""
-    settings = run.info["settings"]
-    starts = "".join(f"+{name}" for name in ("init", "prefill") if settings.get(name))
-    return listed_as(settings["preset"], settings.get("noise_dims", 0)) + starts
+    return _label(run, [])
+
+
+def deciding_settings(run: RunRecord) -> dict[str, Any]:
+    """The settings that decide a run's results; earlier versions recorded not all, and had the usual values of them."""
+    settings, usual = run.info["settings"], usual_settings(run.info["settings"]["task"], run.info["settings"]["preset"])
+    own = {name: settings.get(name, usual[name]) for name in _OF_RUN}
+    if not own["init"]:
+        own["warmup_steps"] = usual["warmup_steps"]  # which only `init` makes use of
+    return {**settings.get("config", {}), **own}
 
 
 def changes_of(info: dict[str, Any]) -> dict[str, Any]:
@@ -59,13 +74,19 @@ def run_labels(runs: Sequence[RunRecord]) -> list[str]:
     """
     labels = [preset_of(run) for run in runs]
     differing = _differing(runs, labels)
-    labels = [
-        label + _settings_of(run, [name for name in differing[label] if name in changes_of(run.info)])
-        for run, label in zip(runs, labels, strict=True)
+    named = [
+        [name for name in differing[label] if name in _changed_of(run)] for run, label in zip(runs, labels, strict=True)
     ]
+    labels = [_label(run, names) for run, names in zip(runs, named, strict=True)]
     differing = _differing(runs, labels)
-    labels = [label + _settings_of(run, differing[label]) for run, label in zip(runs, labels, strict=True)]
-    return _with_folders(runs, labels)
+    named = [[*names, *differing[label]] for names, label in zip(named, labels, strict=True)]
+    return _with_folders(runs, [_label(run, names) for run, names in zip(runs, named, strict=True)])
+
+
+def _changed_of(run: RunRecord) -> set[str]:
+    """The settings in which it differs from its preset and from the usual ones of a run."""
+    usual, own = usual_settings(run.info["settings"]["task"], run.info["settings"]["preset"]), deciding_settings(run)
+    return {*changes_of(run.info), *(name for name in _OF_RUN if own[name] != usual[name])}
 
 
 def _with_folders(runs: Sequence[RunRecord], labels: list[str]) -> list[str]:
@@ -100,7 +121,27 @@ def _disagree(one: dict[tuple[int, int], float], other: dict[tuple[int, int], fl
 
 
 def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
-    """Every run in these folders, with what its results are listed under; files among the paths are passed over."""
+    """Every run in some folders, with the label that its results are listed under.
+
+    A label is the preset's name. Runs of one preset and task that differ in a setting have the setting in it
+    (`dr.q+infonce_weight=0`), and repeated runs have their folder.
+
+    Args:
+        paths: Folders of runs, or folders that contain such. Files are ignored.
+
+    Returns:
+        Each run with its label.
+
+    Raises:
+        RunFolderError: A folder does not exist or contains no run.
+        DamagedFileError: A file of a run is damaged.
+
+    Example:
+        ```python
+        for run, label in dr_q.report.labelled_runs([Path("runs")]):
+            print(label, run.folder, run.evaluations[0][-1])
+        ```
+    """
     folders = {run.resolve(): run for path in paths if not path.is_file() for run in find_runs(path)}
     runs = [read_run(folder) for folder in folders.values()]
     return list(zip(runs, run_labels(runs), strict=True))
@@ -115,7 +156,7 @@ def _differing(runs: Sequence[RunRecord], labels: list[str]) -> dict[str, list[s
     """For each label the settings in which its runs of one task differ; only those that all of them record."""
     by_task: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for run, label in zip(runs, labels, strict=True):
-        by_task.setdefault((label, run.info["settings"]["task"]), []).append(_config(run))
+        by_task.setdefault((label, run.info["settings"]["task"]), []).append(deciding_settings(run))
     found: dict[str, set[str]] = {label: set() for label in labels}
     for (label, _), configs in by_task.items():
         names = set.intersection(*(set(config) for config in configs))
@@ -123,12 +164,14 @@ def _differing(runs: Sequence[RunRecord], labels: list[str]) -> dict[str, list[s
     return {label: sorted(names) for label, names in found.items()}
 
 
-def _settings_of(run: RunRecord, names: Sequence[str]) -> str:
-    return "".join(f"+{name}={_short(_config(run).get(name))}" for name in names)
-
-
-def _config(run: RunRecord) -> dict[str, Any]:
-    return run.info["settings"].get("config", {})
+def _label(run: RunRecord, names: Sequence[str]) -> str:
+    """Its preset, the noise that was added, what it started from, and these settings with their values."""
+    settings, own = run.info["settings"], deciding_settings(run)
+    starts = [name for name in ("init", "prefill") if own[name]]
+    said = [f"{name}={_short(own[name])}" if name in names else name for name in starts]
+    said += ["new_environment"] if run.info.get("earlier_environments") else []
+    said += [f"{name}={_short(own.get(name))}" for name in names if name not in starts]
+    return "+".join([listed_as(settings["preset"], settings.get("noise_dims", 0)), *said])
 
 
 def _short(value: Any) -> str:
@@ -145,7 +188,7 @@ def train_command(info: dict[str, Any]) -> str:
     given |= {"seed": settings["first_seed"]} if settings["first_seed"] else {}
     given |= {name: settings[name] for name in ("steps", "eval_every") if name in settings}
     usual = usual_settings(settings["task"], settings["preset"])
-    others = ("eval_episodes", "noise_dims", "init", "warmup_steps", "prefill", "pretrain")
+    others = ("eval_episodes", "num_envs", "noise_dims", *STOP_RULES, *STARTING)
     given |= {name: settings[name] for name in others if settings.get(name, usual[name]) != usual[name]}
     given |= info.get("changed", {})
     if own := callable_name(settings["task"]):
@@ -155,7 +198,7 @@ def train_command(info: dict[str, Any]) -> str:
     def words(value: Any) -> str:
         return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
-    options = " ".join(f"--{name.replace('_', '-')} {words(value)}" for name, value in given.items())
+    options = " ".join(f"{option_name(name)} {words(value)}" for name, value in given.items())
     return f"dr-q train {settings['task']} {options}"
 
 
@@ -165,10 +208,28 @@ def listed_as(preset: str, noise_dims: int) -> str:
 
 
 def read_results(paths: Sequence[str | Path]) -> list[Result]:
-    """Results of runs, of folders that hold runs, and of tidy CSV files; DrQError where one is neither.
+    """Read the evaluations of runs and of tidy CSV files.
 
-    The same evaluation twice is kept once. Runs are listed by `run_labels`. A file that has other values for
-    evaluations that were read before is listed under its name as well; two values in one file are refused.
+    An evaluation that occurs twice is kept once. Runs are listed under the labels of `labelled_runs`. If a file has
+    other values for evaluations that were read before, its name is added to the label.
+
+    Args:
+        paths: Folders of runs, folders that contain such, and CSV files with the columns task, preset, seed,
+            agent_steps and return.
+
+    Returns:
+        The evaluations, sorted by task, label, seed and agent steps.
+
+    Raises:
+        ConfigError: A file lacks a column, has a value that is not a number, or has two values for one evaluation.
+        RunFolderError: A folder does not exist or contains no run.
+        DamagedFileError: A file of a run is damaged, or a file is not CSV.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs", "theirs.csv"])
+        frame = pandas.DataFrame(results).drop(columns="more")
+        ```
     """
     found: dict[_Key, Result] = {}
     for path, own in _read(list(map(Path, paths))):
@@ -203,7 +264,18 @@ def read_records(path: Path) -> list[RunRecord]:
 
 
 def write_results(results: Iterable[Result], path: Path) -> None:
-    """A tidy CSV file; optional columns that any result has come after the five."""
+    """Write results to a tidy CSV file: task, preset, seed, agent_steps, return, then optional columns.
+
+    Args:
+        results: The results.
+        path: The file. Its folder is created if it does not exist.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs"])
+        dr_q.report.write_results(results, Path("results.csv"))
+        ```
+    """
     results = list(results)
     extra = list(dict.fromkeys(name for result in results for name in result.more))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +304,7 @@ def _of_run(run: RunRecord, label: str) -> list[Result]:
             float(row["return_mean"]),
             {name: row[name] for name in EXTRA_COLUMNS if name in row},
         )
-        for row in evaluation_rows(run.folder)
+        for row in own_evaluation_rows(run.folder, run.info)
     ]
 
 

@@ -25,11 +25,14 @@ Curves = Mapping[int, Mapping[int, float]]
 
 
 class Estimate(NamedTuple):
-    """A value with its 95% interval; nan where seeds are too few for one."""
+    """A value with its 95% confidence interval."""
 
     value: float
+    """The value."""
     low: float
+    """Lower end of the interval; NaN if there are too few seeds for one."""
     high: float
+    """Upper end of the interval; NaN if there are too few seeds for one."""
 
 
 class Aggregates(NamedTuple):
@@ -58,12 +61,14 @@ class MeanCurve(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a mean and its interval need to know of several seeds."""
+    """The scores of several seeds, summarised."""
 
     mean: float
+    """Mean over seeds."""
     deviation: float
-    """Standard deviation over seeds; nan of one seed."""
+    """Standard deviation over seeds; NaN for one seed."""
     seeds: int
+    """Number of seeds."""
 
 
 def by_seed(results: Iterable[Result]) -> Curves:

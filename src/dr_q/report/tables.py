@@ -436,7 +436,7 @@ def reference_table(report: Report) -> Table:
     notes = [
         "Scores are divided by the published final score of DR.Q on the same task; every task has the same weight. "
         "Tasks on which neither side has learnt anything yet count too. Differences have intervals by a stratified "
-        "bootstrap that draws the seeds of both sides anew, probabilities by Brunner and Munzel."
+        "bootstrap that resamples the seeds of both sides, probabilities by Brunner and Munzel."
     ]
     for found in report.reference_comparisons:
         if found.missing and found.preset == report.base:

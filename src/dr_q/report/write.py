@@ -35,7 +35,30 @@ def check_report_folder(out: Path) -> None:
 def write_report(
     report: Report, results: list[Result], out: Path, say: Callable[[str], None] = lambda line: None
 ) -> Path:
-    """Write the page, figures/*.png, tables/*.csv and tables/*.tex; files that a report never writes are left alone."""
+    """Write a report: the page `index.html`, `results.csv`, `figures/*.png`, `tables/*.csv` and `tables/*.tex`.
+
+    An earlier report in the folder is replaced; other files in it stay. It needs matplotlib
+    (`pip install 'dr-q[report]'`).
+
+    Args:
+        report: What `build_report` returned.
+        results: The results that the report is made from.
+        out: The folder: new, empty, or with an earlier report.
+        say: A function that is called with a line for each part that is written.
+
+    Returns:
+        The page.
+
+    Raises:
+        RunFolderError: The folder has other files and no report, or is a file.
+
+    Example:
+        ```python
+        results = dr_q.report.read_results(["runs"])
+        report = dr_q.report.build_report(results, dr_q.report.labelled_runs([Path("runs")]))
+        page = dr_q.report.write_report(report, results, Path("report"))
+        ```
+    """
     check_report_folder(out)
     for folder in (out, out / "tables", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)

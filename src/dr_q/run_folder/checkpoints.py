@@ -266,7 +266,7 @@ class Checkpoints:
         """Write a checkpoint; it is there whole or not at all. Then drop the oldest beyond what is kept.
 
         Raises:
-            OSError: If it cannot be written, for want of space for instance. Nothing of it is left then.
+            OSError: If it cannot be written, for lack of space for instance. Nothing of it is left then.
         """
         final = self.folder / str(checkpoint.agent_steps)
         part = self.folder / f".part-{checkpoint.agent_steps}"

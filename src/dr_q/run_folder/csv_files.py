@@ -68,7 +68,7 @@ def parse_table(content: bytes, path: Path) -> Table:
 def decoded(content: bytes, path: Path) -> str:
     """The text of a CSV file."""
     try:
-        return content.decode("utf-8-sig")  # some programs begin a file with a mark
+        return content.decode("utf-8-sig")  # some editors begin a file with a byte-order mark
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise DamagedFileError(

@@ -72,7 +72,13 @@ def policy_record(path: str | Path) -> dict[str, Any]:
 
 def _check_optional(fields: Fields) -> None:
     """Refuse fields that a record may lack, where they are not what they must be."""
-    for name, read in (("preset", fields.text), ("noise_dims", fields.whole), ("training", fields.object)):
+    kinds = {
+        "preset": fields.text,
+        "noise_dims": fields.whole,
+        "training": fields.object,
+        "reward_scale": fields.number,
+    }
+    for name, read in kinds.items():
         if name in fields.values:
             read(name)
     for name in ("returns", "fresh_returns", "agent_steps_of"):
@@ -103,6 +109,11 @@ def policy_file(path: str | Path, record: Mapping[str, Any], seed: int | None) -
     if not file.exists():
         raise RunFolderError(f"{file} is not there, though the folder's {_RECORD} names it; choose another seed")
     return file, seed
+
+
+def step_of_seed(record: Mapping[str, Any], seed: int) -> int:
+    """Agent steps of a seed's weights; the best ones over time are of different steps."""
+    return int(record.get("agent_steps_of", {}).get(str(seed), record["agent_steps"]))
 
 
 def read_policy_weights(file: Path, record: Mapping[str, Any]) -> dict[str, np.ndarray]:

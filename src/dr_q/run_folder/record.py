@@ -4,7 +4,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +21,11 @@ class RunRecord(NamedTuple):
     """One run: its settings, and its evaluations by seed."""
 
     folder: Path
+    """The run's folder."""
     info: dict[str, Any]
-    """What run.json says."""
+    """The contents of `run.json`."""
     evaluations: dict[int, list[tuple[int, float]]]
-    """For each seed (agent_steps, mean return), in order."""
+    """For each seed a list of (agent_steps, mean return), in order. Those of an earlier environment are left out."""
 
 
 def read_run(folder: str | Path, *needed: str) -> RunRecord:
@@ -43,9 +44,15 @@ def read_run(folder: str | Path, *needed: str) -> RunRecord:
     if not (folder / EVALS).exists():
         raise RunFolderError(f"the run in {folder} has no evaluation yet; wait for its first, or leave it out")
     evaluations: dict[int, list[tuple[int, float]]] = {}
-    for row in evaluation_rows(folder):
+    for row in own_evaluation_rows(folder, info):
         evaluations.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row["return_mean"])))
     return RunRecord(folder, info, evaluations)
+
+
+def own_evaluation_rows(folder: Path, info: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The rows of evals.csv of the environment that run.json (`info`) names: those of an earlier one are not its."""
+    until = max((before["until"] for before in info.get("earlier_environments", [])), default=-1)
+    return [row for row in evaluation_rows(folder) if int(row["agent_steps"]) > until]
 
 
 def read_run_json(folder: Path, *needed: str) -> dict[str, Any]:
@@ -117,6 +124,7 @@ _KINDS: dict[str, Callable[[Fields, str], Any]] = {
     "seconds": lambda fields, name: fields.number(name, least=0.0),
     "earlier_versions": _read_earlier_versions,
     "stop_reason": Fields.text,
+    "stopped_by": Fields.text,
     "started_from": _read_started_from,
     "environment": lambda fields, name: _read_environment(fields.inner(name)),
     "earlier_environments": _read_earlier_environments,
@@ -209,11 +217,15 @@ class RunJson:
         device = before["versions"].get("device")
         return None if device == self._versions.get("device") else device
 
-    def write(self, status: str, agent_steps: int, stop_reason: str = "") -> None:
-        """Write it, with why the run was stopped; its seconds are those of all processes that worked on the run."""
+    def write(self, status: str, agent_steps: int, stop_reason: str = "", stopped_by: str = "") -> None:
+        """Write it, with why the run was stopped and by which setting.
+
+        Its seconds are those of all processes that worked on the run.
+        """
         record = {
             "status": status,
             **({"stop_reason": stop_reason} if stop_reason else {}),
+            **({"stopped_by": stopped_by} if stopped_by else {}),
             "agent_steps": agent_steps,
             "last_checkpoint": self.last_checkpoint,
             "settings": self._settings,

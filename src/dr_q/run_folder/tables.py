@@ -35,16 +35,22 @@ _TAIL = 65_536
 
 
 class Evaluation(NamedTuple):
-    """One evaluation of one seed."""
+    """One evaluation of one seed: episodes without exploration noise. A row of `evals.csv` has the same fields."""
 
     seed: int
+    """The seed."""
     agent_steps: int
+    """Agent steps of this seed before the evaluation."""
     env_frames: int
+    """Simulator frames before the evaluation: agent steps times the action repeat."""
     return_mean: float
+    """Mean return over the episodes."""
     return_std: float
+    """Standard deviation of the returns over the episodes."""
     length_mean: float
-    """Agent steps."""
+    """Mean length of the episodes, in agent steps."""
     episodes: int
+    """Number of episodes."""
 
 
 EVAL_COLUMNS = Evaluation._fields

@@ -35,7 +35,7 @@ from dr_q.sweep.table import Board, Row
 from dr_q.training.signals import Signals
 
 _LOOK_EVERY = 1.0
-"""Seconds between looks at the runs' folders."""
+"""Seconds between reads of the runs' folders."""
 CPUS_BESIDE_SIMULATORS = 2
 """Of a job on a GPU: the loop, and what drives the device."""
 _MOST_NODES_LOST = 20
@@ -255,7 +255,8 @@ class _Sweep:
             row.state, row.note = "finished", ""
             self._collect()
             self._board.show()
-            self._board.say(f"{row.job.name}: finished")
+            by = f" at step {row.progress.agent_steps:,}, stopped by {row.progress.stopped_by}"
+            self._board.say(f"{row.job.name}: finished{by if row.progress.stopped_by else ''}")
         elif ended.status == "failed":
             self._fail(row, ended.why)
         elif self.stopping:

@@ -1,7 +1,6 @@
 """The paper's figures that run something, by name: what is trained, what the paper says of it, and what we see."""
 
 import dataclasses
-import importlib.util
 import math
 import os
 import time
@@ -17,6 +16,7 @@ from dr_q.kit import (
     RunFolderError,
     check_can_make,
     did_you_mean,
+    is_installed,
     replace_file,
     spelled,
 )
@@ -513,5 +513,5 @@ def _kept(priorities: Any) -> float:
 def _check_packages() -> None:
     """Before hours of training, not after."""
     for package in ("matplotlib", "sklearn", "scipy"):
-        if importlib.util.find_spec(package) is None:
+        if not is_installed(package):
             raise MissingPackageError(f"an experiment needs {package}: pip install 'dr-q[ray,report]'")

@@ -16,6 +16,7 @@ from dr_q.config import add_presets
 from dr_q.kit import DamagedFileError, DrQError, RunFolderError, try_lock, write_text
 from dr_q.run_folder import Fields, is_run, read_json, read_run_json
 from dr_q.settings import Settings
+from dr_q.sweep.progress import progress_of
 from dr_q.sweep.spec import Job
 
 _PATIENCE = 60.0
@@ -154,7 +155,7 @@ def _train(job: Job) -> Ended:
     except Exception:
         traceback.print_exc()
         raise
-    return Ended(outcome.status)
+    return Ended("finished" if progress_of(job).finished else outcome.status)
 
 
 def _begun(job: Job) -> Settings | None:
@@ -168,7 +169,7 @@ def _begun(job: Job) -> Settings | None:
         names += [name for name in now if name != "config" and before.get(name) != now[name]]
         raise RunFolderError(
             f"{job.folder} has a run with another {', '.join(names) or 'version of the settings'}; "
-            "move it away to train anew"
+            "move it away to train again"
         )
     return was
 

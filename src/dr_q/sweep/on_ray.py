@@ -22,7 +22,7 @@ _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 def need_ray() -> None:
-    """Refuse to go on without Ray."""
+    """Raise an error if Ray is not installed."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray  # noqa: F401

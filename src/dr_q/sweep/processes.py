@@ -14,7 +14,7 @@ from dr_q.sweep.job import Ended, Share, job_file, last_end, write_job
 from dr_q.sweep.spec import Job
 
 _POLL = 0.1
-"""Seconds between looks at the processes."""
+"""Seconds between polls of the processes."""
 _GPU_LIST = "CUDA_VISIBLE_DEVICES"
 _MPS_CONTROL = "nvidia-cuda-mps-control"
 

@@ -13,6 +13,7 @@ from dr_q.run_folder import (
     read_run_json,
     seed_steps_per_s,
 )
+from dr_q.settings import is_complete
 from dr_q.sweep.spec import Job
 
 
@@ -29,11 +30,13 @@ class Progress(NamedTuple):
     """Over the last steps that were logged, evaluations and checkpoints included."""
     evaluated_at: int = 0
     """Agent steps of the last evaluation."""
+    stopped_by: str = ""
+    """The setting that stopped it, if one did."""
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.status == "finished"
+        """Whether there is nothing left to do: its steps are done, or its own stop rule ended it."""
+        return is_complete(self._asdict())
 
 
 def progress_of(job: Job) -> Progress:
@@ -54,6 +57,7 @@ def progress_of(job: Job) -> Progress:
         sample(scores).mean if scores else None,
         _rate(metrics[-1], len(info["seeds"])) if metrics else None,
         int(evaluations[-1]["agent_steps"]) if evaluations else 0,
+        info.get("stopped_by", ""),
     )
 
 

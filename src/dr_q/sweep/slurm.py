@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_q.config import settings_of
 from dr_q.kit import ConfigError, check_can_write, full_path, read_small
+from dr_q.settings import STOP_RULES, Execution, option_name
 from dr_q.sweep.driver import CPUS_BESIDE_SIMULATORS
 from dr_q.sweep.estimate import longest_first
 from dr_q.sweep.job import Share, job_file, write_job
@@ -188,6 +190,7 @@ def slurm_script(
     options: SweepOptions,
     slurm: SlurmOptions | None = None,
     preset_file: Path | None = None,
+    execution: dict[str, Any] | None = None,
 ) -> str:
     """The script for whole nodes; it is that of this Python."""
     gpus = options.gpus
@@ -200,7 +203,7 @@ def slurm_script(
         service=_SERVICE_ON_NODES if shared else "on_node=()\n",
         python=shlex.quote(str(python)),
         ray=shlex.quote(str(python.with_name("ray"))),
-        command=shlex.join([*sweep_arguments(spec, full_path(out), options), *more]),
+        command=shlex.join([*sweep_arguments(spec, full_path(out), options, execution), *more]),
     )
 
 
@@ -234,12 +237,13 @@ def write_slurm(
     file: Path,
     slurm: SlurmOptions | None = None,
     preset_file: Path | None = None,
+    execution: dict[str, Any] | None = None,
 ) -> None:
     """Write the script for whole nodes to a new file."""
     _check_new(options, file)
     check_folder(spec, full_path(out))
     check_tasks(spec)
-    _write(file, slurm_script(spec, out, options, slurm, preset_file))
+    _write(file, slurm_script(spec, out, options, slurm, preset_file, execution))
 
 
 def write_slurm_array(
@@ -299,23 +303,29 @@ def _header(slurm: SlurmOptions) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def sweep_arguments(spec: SweepSpec, out: Path, options: SweepOptions) -> list[str]:
+def sweep_arguments(
+    spec: SweepSpec, out: Path, options: SweepOptions, execution: dict[str, Any] | None = None
+) -> list[str]:
     """The command line of a sweep, without `dr-q`."""
     given = {
         "presets": spec.presets,
         "seeds": spec.seeds,
         "seed": spec.first_seed or None,
         "out": out,
-        **{name: getattr(spec, name) for name in RUN_OPTIONS},
+        **{name: getattr(spec, name) for name in (*RUN_OPTIONS, *STOP_RULES)},
         "noise_dims": spec.noise_dims,
         **{name: value for name, value in dataclasses.asdict(options).items() if name != "local"},
+        **(execution or {}),
         **spec.changes,
     }
+    flags = {name for name, (field, _) in settings_of(Execution).items() if field.type is bool}
     arguments = ["sweep", *spec.tasks]
     for name, values in spec.grid.items():
         arguments += ["--grid", f"{name.replace('_', '-')}={','.join(map(str, values))}"]
     for name, value in given.items():
-        if value is not None:
+        if name in flags:
+            arguments.append(option_name(name) if value else option_name(f"no_{name}"))
+        elif value is not None:
             values = value if isinstance(value, tuple | list) else (value,)
-            arguments += [f"--{name.replace('_', '-')}", *map(str, values)]
+            arguments += [option_name(name), *map(str, values)]
     return arguments

@@ -48,7 +48,7 @@ from dr_q.kit import (
 )
 from dr_q.paper import paper_tasks
 from dr_q.run_folder import Fields, read_json
-from dr_q.settings import LARGEST_SEED, SCHEDULE, Settings, make_settings
+from dr_q.settings import LARGEST_SEED, SCHEDULE, STOP_RULES, Settings, make_settings
 
 SPEC_FILE = "sweep.json"
 RESULTS_FILE = "results.csv"
@@ -60,8 +60,16 @@ SEEDS = 10
 MOST_JOBS = 100_000
 MOST_GPUS = 1_024
 """Of one job: more than any machine has."""
-RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints")
-"""What a sweep may set of a run's `Settings`, besides seeds and noise."""
+RUN_OPTIONS = (*SCHEDULE, "checkpoint_every", "keep_checkpoints", "num_envs")
+"""What sweeps, experiments and searches may set of a run's `Settings`, besides seeds.
+
+Sweeps may also set noise and stop rules: experiments and searches compare runs at the same step.
+"""
+EXECUTION_OPTIONS = (
+    "envs_per_process", "env_timeout", "max_env_restarts", "max_failed_checkpoints", "keep_best",
+    "log_every", "wandb", "wandb_project", "wandb_entity", "wandb_group", "wandb_tags",
+)  # fmt: skip
+"""What they may set of a run's `Execution`."""
 GROWING = ("tasks", "presets", "seeds", "first_seed", "grid", "definitions")
 """What may be different when a sweep's folder is used again: more of it adds jobs."""
 _JOBS = "Jobs"
@@ -84,6 +92,12 @@ class SweepSpec:
     checkpoint_every: int | None = None
     keep_checkpoints: int | None = None
     """Checkpoints of each run; None is a run's own default, as above."""
+    num_envs: int | None = None
+    """Environments of each seed."""
+    stop_at_return: float | None = None
+    """Mean return over the seeds of a job at which it is finished."""
+    patience: int | None = None
+    """Evaluations without a higher mean return, after which a job is finished."""
     noise_dims: int = 0
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Of the config, on top of every preset."""
@@ -124,7 +138,7 @@ class SweepSpec:
         self, task: str, variant: "Variant", first_seed: int | None = None, seeds: int | None = None
     ) -> Settings:
         """Those of one run."""
-        schedule = {name: getattr(self, name) for name in RUN_OPTIONS if getattr(self, name) is not None}
+        given = {name: getattr(self, name) for name in (*RUN_OPTIONS, *STOP_RULES)}
         return make_settings(
             task,
             preset_name=variant.preset,
@@ -132,7 +146,7 @@ class SweepSpec:
             first_seed=self.first_seed if first_seed is None else first_seed,
             seeds=self.seeds if seeds is None else seeds,
             noise_dims=self.noise_dims,
-            **schedule,
+            **{name: value for name, value in given.items() if value is not None},
         )
 
     def jobs(self, out: Path) -> list["Job"]:
@@ -241,7 +255,7 @@ class SweepOptions:
 
     @property
     def gpus(self) -> float | None:
-        """GPUs of a job, by whichever option; None is the default."""
+        """GPUs of a job, by either option; None is the default."""
         return 1 / self.jobs_per_gpu if self.jobs_per_gpu is not None else self.gpus_per_job
 
 
@@ -447,7 +461,7 @@ def jobs_of_folder(out: Path) -> list[Job]:
     """Every job of a sweep's folder; RunFolderError where it is none."""
     record = read_record(out)
     if record is None:
-        raise RunFolderError(f"{out} is no sweep: it has no {SPEC_FILE}")
+        raise RunFolderError(f"{out} is not a sweep: it has no {SPEC_FILE}")
     known = {field.name for field in dataclasses.fields(SweepSpec)}
     given = {name: value for name, value in record["spec"].items() if name in known}
     definitions = given.get("definitions", {})

@@ -50,7 +50,7 @@ class Range(NamedTuple):
     choices: tuple[Any, ...] = ()
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value that Optuna wants to see next."""
+        """The value that Optuna suggests next."""
         if self.choices:
             return trial.suggest_categorical(name, self.choices)
         if isinstance(self.low, int):
@@ -136,6 +136,7 @@ def run_tune(
     options: SweepOptions,
     tuning: TuneOptions,
     say: Callable[[str], None] = print,
+    execution: dict[str, Any] | None = None,
 ) -> Best:
     """Search until there are as many trials as asked for. Started again after anything, it continues.
 
@@ -146,6 +147,7 @@ def run_tune(
         options: How jobs share this machine; they run as processes, without Ray.
         tuning: How to search.
         say: Takes lines about the progress.
+        execution: Fields of `dr_q.settings.Execution` for every run.
 
     Raises:
         SweepInterrupted: After a signal, or `max_minutes`.
@@ -162,7 +164,7 @@ def run_tune(
         _write_out(spec, search, out)
         study = _open_study(optuna, out, tuning)
         jobs = ProcessJobs(share, say)
-        tuner = _Tuner(study, spec, search, out, tuning, jobs, say)
+        tuner = _Tuner(study, spec, search, out, tuning, jobs, say, execution or {})
         try:
             stopped = tuner.go(signals, options.max_minutes)
         finally:
@@ -200,9 +202,10 @@ class _Tuner:
         tuning: TuneOptions,
         jobs: ProcessJobs,
         say: Callable[[str], None],
+        execution: dict[str, Any],
     ):
         self._study, self._spec, self._search, self._out = study, spec, search, out
-        self._tuning, self._jobs, self._say = tuning, jobs, say
+        self._tuning, self._jobs, self._say, self._execution = tuning, jobs, say, execution
         self._running: dict[int, _Running] = {}
         self._stopping = False
 
@@ -264,9 +267,9 @@ class _Tuner:
     def _jobs_of(self, number: int, values: dict[str, Any]) -> list[Job]:
         variant = Variant(self._spec.presets[0], values)
         folder = self._out / f"trial-{number:04d}"
-        name = f"trial {number}"
+        name, given = f"trial {number}", (self._spec.definitions, self._execution)
         return [
-            Job(self._spec.settings(task, variant), folder / plain_task(task), name, self._spec.definitions)
+            Job(self._spec.settings(task, variant), folder / plain_task(task), name, *given)
             for task in self._spec.tasks
         ]
 
@@ -291,7 +294,7 @@ class _Tuner:
 
         if running.pruned or running.trial.number not in self._running:
             return
-        number, last = running.trial.number, running.jobs[0].settings.steps
+        number, last = running.trial.number, running.jobs[0].settings.last_step
         for step, value in _values(running.jobs):
             if step > running.reported:
                 running.reported = step

@@ -13,7 +13,7 @@ from dr_q.sweep.table import Board, Row
 
 _SILENT = 600.0
 """Seconds without a change of its files after which a run that says it is running is doubted."""
-_STATES = {"finished": "finished", "running": "running", "failed": "failed", "damaged": "failed", "new": "waiting"}
+_STATES = {"running": "running", "failed": "failed", "damaged": "failed", "new": "waiting"}
 
 
 def watch(folder: Path, every: float, *, once: bool = False) -> None:
@@ -71,7 +71,7 @@ def _status(folder: Path) -> dict[str, dict[str, str]]:
 def _row(job: Job, said: dict[str, str]) -> Row:
     """What its files say, and, of a job that does not run, what the driver said."""
     row = Row(job, progress_of(job))
-    row.state = _STATES.get(row.progress.status, "stopped")
+    row.state = "finished" if row.progress.finished else _STATES.get(row.progress.status, "stopped")
     if row.state == "running":
         quiet = time.time() - _last_change(job.folder)
         if quiet > _SILENT:

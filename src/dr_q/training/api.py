@@ -35,42 +35,61 @@ def train(
     started: float | None = None,
     **settings: Any,
 ) -> TrainResult:
-    """Train on a task by name, or on the environment that a callable makes.
+    """Train on a task, or resume a run.
+
+    All seeds train together in this process. The run's folder has `run.json`, `evals.csv`, `metrics.csv`, checkpoints
+    and policies. In the main thread, Ctrl-C does not raise: the run writes a checkpoint and ends with the status
+    "interrupted". A second Ctrl-C raises `KeyboardInterrupt`, and no checkpoint is written.
 
     Args:
-        task: A task's name (`dr-q tasks` lists the paper's), or a callable that makes a new environment.
-        preset: One of `dr_q.PRESETS`, or several joined by + (`dr_q.load_presets` adds those of a file); "dr.q" by
-            default.
-        seeds: Number of seeds, trained together; 1 by default.
-        seed: The first seed; 0 by default.
-        steps: Agent steps of each seed; by default the task's budget (the paper's, or its family's), else 500,000.
-        out: The run's folder, new or empty; by default a new one under `runs/`.
-        resume: The folder of a run to resume. Everything else comes from that run; `steps` may grow, `stop_at_return`
-            and `patience` may change. Give the same `callbacks` again.
-        on_evaluation: Called with the evaluations of all seeds, after each evaluation; `callbacks` can do more.
-        callbacks: Objects that see the run while it trains and may stop it, called in this order: see `dr_q.Callback`.
-        quiet: Print nothing.
-        new_environment: With `resume`, continue in another environment, `task`, whose spaces have the same sizes. The
-            open episodes are closed as truncated, and run.json says what was changed at which step.
-        may_exit: Whether a second Ctrl-C ends the process, also while Python cannot react to it; without it, the
-            second one waits for the updates under way.
-        started: When the time that `max_minutes` limits began, by `time.monotonic()`; by default with this call.
-        settings: Any other setting of `docs/settings.md` by name: of the run (`eval_every`, `keep_checkpoints`), of
-            its execution (`max_minutes`, `device_memory`) and of `dr_q.Config` (`batch_size`).
+        task: A task's name (`dr-q tasks` lists the paper's tasks), or a callable that returns a new Gymnasium
+            environment at each call. With `resume` it is needed only for a run that was started from a callable.
+        preset: One of `dr_q.PRESETS`, or several joined by + (`"quick+no-infonce"`). Default: `"dr.q"`.
+            `dr_q.load_presets` adds the presets of a file.
+        seeds: Number of seeds. Default: 1.
+        seed: The first seed. Default: 0.
+        steps: Agent steps of each seed (decisions, not simulator frames). Default: the task's budget, or 500,000 for a
+            task without one.
+        out: The run's folder. It must be new or empty. Default: a new folder under `runs/`.
+        resume: The folder of a run to resume. Its settings are used. `steps` may be larger, and `stop_at_return` and
+            `patience` may differ. Give the same `callbacks` again.
+        on_evaluation: A function that is called with the evaluations of all seeds after each evaluation. It may return
+            a `dr_q.Stop`.
+        callbacks: A `dr_q.Callback`, or several, which are called in this order.
+        quiet: Whether to print nothing.
+        new_environment: With `resume`: continue in another environment, `task`, whose spaces have the same sizes. The
+            open episodes are closed as truncated, and `run.json` records the change.
+        may_exit: Whether a second Ctrl-C may end the process while the main thread does not react to it. Without it,
+            the second Ctrl-C waits for the updates under way.
+        started: Start of the time that `max_minutes` limits, as `time.monotonic()` gives it. Default: this call.
+        **settings: Any other setting by name: of the run (`eval_every`, `num_envs`, `keep_checkpoints`), of its
+            execution (`max_minutes`, `device_memory`), and of `dr_q.Config` (`batch_size`, `discount`).
 
     Returns:
-        How the run ended, and its folder.
+        How the run ended, its folder and its evaluations.
 
     Raises:
-        ConfigError: For a setting that is unknown or has a value that is not allowed.
-        TaskError: For a task that cannot be made.
-        RunFolderError: For an `out` that is not empty, a `resume` that is no run, or a folder in use.
-        DamagedFileError: For a checkpoint that cannot be read.
-        MissingPackageError: For `wandb=True` without wandb.
-        EnvError, WorkerError, TrainingError: For a run that failed: its environment, a simulator's process, learning.
+        ConfigError: A setting is unknown or has a value that is not allowed, or does not fit the run to resume.
+        TaskError: The task is unknown, its environment cannot be made, or DR.Q cannot train on it.
+        RunFolderError: `out` is not empty, `resume` is not a run or cannot be resumed, or another process uses it.
+        DamagedFileError: A file of the run to resume is damaged.
+        MissingPackageError: A setting needs a package that is not installed, for instance `wandb=True`.
+        EnvError: An environment failed during the run.
+        WorkerError: A simulator process died or does not answer.
+        TrainingError: The run cannot continue, for instance because a loss is NaN.
 
     Example:
-        >>> dr_q.train("dmc/walker-walk", seeds=5, eval_every=10_000)  # doctest: +SKIP
+        ```python
+        result = dr_q.train("dmc/walker-walk", seeds=5, eval_every=10_000, out="runs/walker")
+        result = dr_q.train(resume="runs/walker", steps=600_000)
+
+
+        def make():
+            return gymnasium.make("Pendulum-v1")
+
+
+        dr_q.train(make, preset="quick", steps=20_000, batch_size=64, out="runs/pendulum")
+        ```
     """
     started = time.monotonic() if started is None else started
     settings = current_names(settings, Settings, Execution, Config)
@@ -164,18 +183,22 @@ def refuse_changes(
     for name, value in {**named, **asked}.items():
         before = had.get(name)
         if value is not None and plain_value(value) != before:
+            other = f", or give {spelled('new_environment')} to continue in another environment"
+            more = other if name == "task" else ", or start a new run"
             raise ConfigError(
-                f"{_called(name)} {value} does not fit the run in {folder}, which has {before}; "
-                "a run is resumed with its own settings: leave it out, or start a new run"
+                f"{_called(name)} {value} does not fit the run in {folder}, which has "
+                f"{'none' if before is None else before}; a run is resumed with its own settings: leave it out{more}"
             )
     if out is not None and Path(out) != folder:
         both = f"{spelled('out')} {out} and {spelled('resume')} {folder}"
-        raise ConfigError(f"{both} name two folders; leave {spelled('out')} out")
+        raise ConfigError(f"{both} name two folders; give {spelled('resume')} alone")
 
 
 def _called(name: str) -> str:
     declared = settings_of(Settings).get(name)
-    return name if name == "task" else spelled((declared and declared[1].called) or name)
+    if name == "task" or declared is None:
+        return name if name == "task" else spelled(name)
+    return spelled(declared[1].called or name, declared[1].in_python)
 
 
 def default_folder(settings: Settings) -> Path:

@@ -16,14 +16,16 @@ from dr_q.training.evaluate import Evaluated
 
 
 class BestPolicy(NamedTuple):
-    """The evaluation of a seed with the highest mean return."""
+    """The best policy of a seed over time: that of the evaluation with the highest mean return."""
 
     seed: int
+    """The seed."""
     agent_steps: int
+    """Agent steps at that evaluation."""
     return_mean: float
-    """Of that evaluation. The highest of many is too high on average: it was chosen for being high."""
+    """Mean return of that evaluation. It is too high on average, because the policy was chosen for it."""
     fresh_return: float | None = None
-    """Mean return of fresh episodes, played when the run ended; None before that."""
+    """Mean return of fresh episodes, played when the run ended; None if they were not played."""
 
 
 class BestPolicies:

@@ -1,7 +1,7 @@
 """Callbacks: code of yours that sees a run while it trains, keeps state in its checkpoints, and may stop it.
 
 A callback is a subclass of `Callback` with some of its hooks. Each hook gets one event, and may return
-`Stop("reason")`. Hooks that a class does not define cost nothing.
+`Stop("reason")` (all but `on_end`). Hooks that a class does not define cost nothing.
 """
 
 import dataclasses
@@ -21,9 +21,26 @@ from dr_q.settings import Settings
 
 @dataclasses.dataclass(frozen=True)
 class Stop:
-    """What a hook returns to stop the run, with a checkpoint; `run.json` and `TrainResult` have the reason."""
+    """A request to stop the run. A hook of a callback returns it.
+
+    The run writes a checkpoint and ends with the status "stopped". `run.json` and `TrainResult.stop_reason` have the
+    reason. An empty reason raises `dr_q.ConfigError`.
+
+    Example:
+        ```python
+        def on_evaluation(evaluations):
+            if min(evaluation.return_mean for evaluation in evaluations) > 900:
+                return dr_q.Stop("every seed is above 900")
+
+
+        dr_q.train("dmc/walker-walk", seeds=3, on_evaluation=on_evaluation)
+        ```
+    """
 
     reason: str
+    """Why the run is stopped, in words."""
+    rule: str = ""
+    """The setting that stopped it, if one did: stop_at_return, patience or max_minutes."""
 
     def __post_init__(self) -> None:
         """Refuse what is no text."""
@@ -32,7 +49,7 @@ class Stop:
 
 
 class RunView:
-    """A run as callbacks see it; its values are those of the moment."""
+    """A run as callbacks see it: `event.run`. Its values are those of the moment."""
 
     def __init__(
         self,
@@ -48,33 +65,62 @@ class RunView:
             policy_of: Gives the policy of a seed as it is now.
             say: Prints a line.
         """
-        self.folder = folder
+        self.folder: Path = folder
         """The run's folder."""
-        self.settings = settings
-        """Everything that decides the run's results."""
+        self.settings: Settings = settings
+        """The run's settings: everything that decides its results."""
         self.seeds: list[int] = settings.seed_list
-        """The run's seeds. Arrays of one value for each seed are in this order."""
-        self.agent_steps = 0
+        """The run's seeds. Arrays with a value for each seed are in this order."""
+        self.agent_steps: int = 0
         """Agent steps of each seed so far."""
         self.metrics: Mapping[str, np.ndarray] = {}
-        """The last row of metrics.csv: an array of one value for each seed, by column; empty before the first."""
+        """The last row of `metrics.csv`: for each column an array with a value for each seed; empty before the first.
+
+        The times (`ms_...`) and `env_restarts` are not in it. Columns of updates are in it once the run learns.
+        """
         self.episode_returns: dict[int, list[float]] = {seed: [] for seed in self.seeds}
         """Returns of the last 100 training episodes of each seed, oldest first."""
-        self.say = say
-        """Prints a line, as the run does; nothing where the run is quiet."""
+        self.say: Callable[[str], None] = say
+        """A function that prints a line as the run does. It prints nothing with `quiet=True`."""
         self._policy_of = policy_of
 
     def policy(self, seed: int | None = None) -> Policy:
-        """A copy of a seed's policy as it is now, by default of the first seed."""
+        """A copy of a seed's policy as it is now.
+
+        Args:
+            seed: One of `seeds`. Default: the first.
+
+        Returns:
+            The policy. Training does not change it.
+
+        Raises:
+            ConfigError: The run has no such seed.
+        """
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
             raise ConfigError(f"no seed {seed} in this run; it has {', '.join(map(str, self.seeds))}")
         return self._policy_of(seed)
 
 
+def metrics_state(metrics: Mapping[str, np.ndarray]) -> dict[str, list[float | None]]:
+    """`RunView.metrics` as JSON can hold it."""
+    return {name: [None if math.isnan(v) else v for v in x.tolist()] for name, x in metrics.items()}
+
+
+def metrics_of_state(state: Mapping[str, Any], seeds: Sequence[int], where: str) -> dict[str, np.ndarray]:
+    """`RunView.metrics` of a checkpoint; DamagedFileError, which names `where`, if it cannot be read."""
+    try:
+        read = {name: np.array([math.nan if v is None else v for v in x], float) for name, x in state.items()}
+        if any(x.shape != (len(seeds),) for x in read.values()):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise DamagedFileError(f"{where}: what it has of metrics cannot be read") from None
+    return read
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Event:
-    """What every hook gets."""
+    """What every hook gets. The classes below add what their hook needs."""
 
     run: RunView
     """The run at this moment."""
@@ -82,61 +128,74 @@ class Event:
     """Agent steps of each seed at this moment."""
 
     def policy(self, seed: int | None = None) -> Policy:
-        """A copy of a seed's policy as it is now, by default of the first seed."""
+        """A copy of a seed's policy as it is now.
+
+        Args:
+            seed: One of `run.seeds`. Default: the first.
+
+        Returns:
+            The policy. Training does not change it.
+
+        Raises:
+            ConfigError: The run has no such seed.
+        """
         return self.run.policy(seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartEvent(Event):
-    """The run starts, or is resumed."""
+    """The event of `on_start`: the run starts, or is resumed."""
 
     resumed: bool
-    """Whether it continues from a checkpoint; `restore` has been called then, if the checkpoint has a state."""
+    """Whether the run continues from a checkpoint. `restore` has been called then, if the checkpoint has a state."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepEvent(Event):
-    """One round of the loop: every environment made a step.
+    """The event of `on_step`: one round of the loop, in which every environment made a step.
 
-    Arrays have a value for each seed, [S]; with several environments for each seed (`num_envs`), [S, num_envs].
+    Arrays have shape [S], a value for each seed. With several environments for each seed (`num_envs`) the shape is
+    [S, num_envs].
     """
 
     rewards: np.ndarray
-    """Of the step."""
+    """Rewards of the step."""
     ended: np.ndarray
     """Whether the episode ended in this step."""
     info: Mapping[str, np.ndarray]
-    """The entries of `info` that callbacks asked for (`info_keys`); NaN where there is none."""
+    """The entries of the environment's `info` that callbacks ask for (`Callback.info_keys`); NaN where it has none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeEvent(Event):
-    """A training episode ended."""
+    """The event of `on_episode`: a training episode ended."""
 
     seed: int
+    """The seed whose episode it is."""
     episode_return: float
     """Sum of its rewards, with exploration noise on its actions."""
     length: int
-    """Its agent steps."""
+    """Its length in agent steps."""
     terminated: bool
-    """Whether it reached a terminal state, and was not truncated."""
+    """Whether it ended in a terminal state; otherwise it was truncated."""
     success: bool | None
-    """`info["is_success"]` of its last step; None where the environment has none."""
+    """`info["is_success"]` of its last step; None if the environment does not give it."""
     info: Mapping[str, float]
-    """The entries of `info` that callbacks asked for, of its last step; NaN where there is none."""
+    """The entries of `info` of its last step that callbacks ask for (`Callback.info_keys`); NaN where it has none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationEvent(Event):
-    """An evaluation is done. `agent_steps` are those of the policies that it evaluated.
+    """The event of `on_evaluation`: an evaluation of all seeds is done.
 
-    Evaluations in the background (`background_evaluation`) are done some steps later; `run.agent_steps` says how many.
+    `agent_steps` are those of the evaluated policies. An evaluation in the background (`background_evaluation`) is done
+    some steps later, at `run.agent_steps`.
     """
 
     evaluations: list[Evaluation]
-    """One for each seed."""
+    """One evaluation for each seed."""
     policy_of: Callable[[int], Policy] = dataclasses.field(repr=False)
-    """Gives the evaluated policy of a seed."""
+    """A function from a seed to its evaluated policy; `policy` calls it."""
 
     @property
     def return_mean(self) -> float:
@@ -144,75 +203,138 @@ class EvaluationEvent(Event):
         return float(np.mean([evaluation.return_mean for evaluation in self.evaluations]))
 
     def policy(self, seed: int | None = None) -> Policy:
-        """The policy that was evaluated, by default that of the seed with the highest return in this evaluation."""
+        """The evaluated policy of a seed.
+
+        Args:
+            seed: One of `run.seeds`. Default: the seed with the highest mean return in this evaluation.
+
+        Returns:
+            The policy as it was evaluated.
+        """
         best = max(self.evaluations, key=lambda evaluation: evaluation.return_mean).seed
         return self.policy_of(best if seed is None else seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointEvent(Event):
-    """A checkpoint is written."""
+    """The event of `on_checkpoint`: a checkpoint has been written."""
 
     folder: Path
-    """Where."""
+    """The checkpoint's folder."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EndEvent(Event):
-    """The run ends in this process."""
+    """The event of `on_end`: the run ends in this process."""
 
     status: str
-    """finished, stopped, interrupted or failed."""
+    """`"finished"`, `"stopped"`, `"interrupted"` or `"failed"`."""
     stop_reason: str
-    """Why it was stopped; empty where it was not."""
+    """Why the run was stopped; empty if it was not."""
 
 
 class Callback:
-    """Sees a run while it trains. Subclass it, define the hooks you need, and give it to `dr_q.train(callbacks=[...])`.
+    """Base class of callbacks: code of yours that sees a run while it trains.
 
-    Every hook may return `dr_q.Stop("reason")`: the run then writes a checkpoint and ends with the status "stopped".
-    An exception in a hook ends the run with the status "failed", and the run says how to resume it.
+    Subclass it, define the hooks that you need, and give an object to `dr_q.train(callbacks=[...])`. Hooks that a class
+    does not define cost nothing. Every hook but `on_end` may return `dr_q.Stop("reason")`. The run then writes a
+    checkpoint and ends with the status "stopped". An exception in a hook ends the run with the status "failed", and the
+    run says how to resume it. After an exception in `on_end` the other callbacks are called, the status stays, and
+    `dr_q.train` raises it.
 
     Example:
-        >>> class StopWhenSolved(dr_q.Callback):
-        ...     def on_episode(self, event):
-        ...         last = event.run.episode_returns[event.seed][-20:]
-        ...         if len(last) == 20 and min(last) > -200:
-        ...             return dr_q.Stop(f"20 episodes above -200 at step {event.agent_steps}")
+        ```python
+        class StopWhenSolved(dr_q.Callback):
+            def on_episode(self, event):
+                last = event.run.episode_returns[event.seed][-20:]
+                if len(last) == 20 and min(last) > -200:
+                    return dr_q.Stop(f"20 episodes above -200 at step {event.agent_steps}")
+
+
+        dr_q.train("gym/Pendulum-v1", callbacks=[StopWhenSolved()])
+        ```
     """
 
     info_keys: tuple[str, ...] = ()
-    """Entries of the environment's `info` to read: `event.info` of steps and episodes has them as numbers."""
+    """Entries of the environment's `info` that the callback needs. `event.info` of steps and episodes has them as
+    numbers."""
 
     @property
     def name(self) -> str:
-        """What the callback's state is kept under; by default the name of its class."""
+        """The name under which a checkpoint keeps the callback's state. Default: the name of its class."""
         return type(self).__qualname__
 
     def on_start(self, event: StartEvent) -> Stop | None:
-        """Before the first step of this process."""
+        """Called before the first step of this process.
+
+        Args:
+            event: Whether the run is resumed.
+
+        Returns:
+            A `dr_q.Stop` to stop the run; None to continue.
+        """
 
     def on_step(self, event: StepEvent) -> Stop | None:
-        """After every round of the loop, in which every environment made a step."""
+        """Called after every round of the loop, in which every environment made a step.
+
+        Args:
+            event: Rewards, ends of episodes and `info`, with a value for each seed.
+
+        Returns:
+            A `dr_q.Stop` to stop the run; None to continue.
+        """
 
     def on_episode(self, event: EpisodeEvent) -> Stop | None:
-        """After every training episode of every seed."""
+        """Called after every training episode of every seed.
+
+        Args:
+            event: The episode's seed, return, length and end.
+
+        Returns:
+            A `dr_q.Stop` to stop the run; None to continue.
+        """
 
     def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
-        """After every evaluation of all seeds."""
+        """Called after every evaluation of all seeds.
+
+        Args:
+            event: The evaluations and the evaluated policies.
+
+        Returns:
+            A `dr_q.Stop` to stop the run; None to continue.
+        """
 
     def on_checkpoint(self, event: CheckpointEvent) -> Stop | None:
-        """After every checkpoint. It holds `state()` as it was before this hook."""
+        """Called after every checkpoint. The checkpoint has `state()` as it was before this call.
+
+        Args:
+            event: The checkpoint's folder.
+
+        Returns:
+            A `dr_q.Stop` to stop the run; None to continue.
+        """
 
     def on_end(self, event: EndEvent) -> None:
-        """When the run ends in this process: finished, stopped, interrupted or failed."""
+        """Called when the run ends in this process: finished, stopped, interrupted or failed.
+
+        Args:
+            event: The status, and why the run was stopped.
+        """
 
     def state(self) -> Any:
-        """What a resumed run must know: anything that JSON can hold. None, the default, keeps nothing."""
+        """What a resumed run must know. It is part of every checkpoint.
+
+        Returns:
+            Any value that JSON can hold. None, the default, keeps nothing.
+        """
         return None
 
     def restore(self, state: Any) -> None:
-        """Take `state()` of the checkpoint that a run is resumed from; called before `on_start`."""
+        """Take back the state of the checkpoint that a run is resumed from. Called before `on_start`.
+
+        Args:
+            state: What `state()` returned, as JSON gives it back: tuples are lists.
+        """
 
 
 _HOOKS = ("on_start", "on_step", "on_episode", "on_evaluation", "on_checkpoint", "on_end")
@@ -234,13 +356,18 @@ class Callbacks:
         return bool(self._of[hook])
 
     def call(self, hook: str, event: Event) -> None:
-        """Call a hook of all callbacks."""
+        """Call a hook of all callbacks; `on_end` of all of them even if one fails."""
+        first: Exception | None = None
         for name, callback in self._of[hook]:
             try:
                 answer = getattr(callback, hook)(event)
-            except Exception:
-                self.failed_in = f"the callback {name} failed in {hook}"
-                raise
+            except Exception as error:
+                if first is None:
+                    self.failed_in = f"the callback {name} failed in {hook}"
+                if hook != "on_end":
+                    raise
+                first = first or error
+                continue
             if isinstance(answer, Stop):
                 self.stop = self.stop or answer
             elif answer is not None:
@@ -248,6 +375,8 @@ class Callbacks:
                 raise TrainingError(
                     f"{name}.{hook} returned {answer!r}; return dr_q.Stop('the reason') to stop the run, or nothing"
                 )
+        if first is not None:
+            raise first
 
     def states(self) -> dict[str, Any]:
         """Of all callbacks that have one, by name."""
@@ -269,8 +398,15 @@ class Callbacks:
     def restore(self, states: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Give callbacks the states of a checkpoint."""
         for name, callback in self._named.items():
-            if name in states:
+            if name not in states:
+                continue
+            try:
                 callback.restore(states[name])
+            except Exception as error:
+                raise TrainingError(
+                    f"the callback {name} failed in restore(): {type(error).__name__}: {error}; it got the state of "
+                    "the checkpoint, which an earlier version of it may have written"
+                ) from error
         missing = [name for name in states if name not in self._named]
         if missing:
             many = f"the callback{'s' if missing[1:] else ''} {', '.join(missing)}"
@@ -353,7 +489,8 @@ class StopAtReturn(Callback):
         if self._last is None or self._last[1] < self._threshold:
             return None
         reached = f"the mean return at step {self._last[0]:,} is {self._last[1]:.1f}"
-        return Stop(f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached{more}")
+        why = f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached{more}"
+        return Stop(why, "stop_at_return")
 
     def state(self) -> Any:
         """The last evaluation; the threshold may be another in a resumed run."""
@@ -394,7 +531,7 @@ class Patience(Callback):
             return None
         best = f"the best mean return was {self._best:.1f} at step {self._best_at:,}"
         many = f"{self._without} evaluation{'s' if self._without > 1 else ''} without a higher one since"
-        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over{more}")
+        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over{more}", "patience")
 
     def state(self) -> Any:
         """The best so far and the evaluations since."""

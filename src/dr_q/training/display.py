@@ -37,7 +37,7 @@ class Display:
                 TextColumn("{task.fields[last]}"),
                 console=self._console,
             )
-            self._bar = self._progress.add_task(settings.task_name, total=settings.steps, rate="", last="")
+            self._bar = self._progress.add_task(settings.task_name, total=settings.last_step, rate="", last="")
 
     def start(self) -> None:
         """Show the bar, in a terminal."""
@@ -85,7 +85,7 @@ class Display:
         if self._first is not None and evaluations[0].agent_steps > self._first[1]:
             rate = f", {self._rate(evaluations[0].agent_steps)}"
         self.say(
-            f"step {evaluations[0].agent_steps:,} of {self._settings.steps:,}: return {mean:.1f}"
+            f"step {evaluations[0].agent_steps:,} of {self._settings.last_step:,}: return {mean:.1f}"
             + (f" (seeds: {scores})" if len(evaluations) > 1 else "")
             + f"{self._published}{rate}"
             + (f" | {training}" if training else "")
@@ -97,7 +97,7 @@ class Display:
         done, seconds = agent_steps - self._first[1], time.perf_counter() - self._first[0]
         if not done:
             return ""
-        left = (self._settings.steps - agent_steps) * seconds / done
+        left = (self._settings.last_step - agent_steps) * seconds / done
         return f"{done * self._settings.seeds / seconds:,.0f} seed-steps/s, {_duration(left)} left"
 
     def close(self) -> None:

@@ -57,7 +57,7 @@ def check_environment(before: dict[str, Any], now: dict[str, Any], *, asked_for:
         if there.sizes() != here.sizes():
             raise RunFolderError(
                 f"the run in {folder} has observations {described(there.obs)} and actions {described(there.action)}; "
-                f"this environment has {described(here.obs)} and {described(here.action)}, which its agent does not fit"
+                f"this environment's are {described(here.obs)} and {described(here.action)}, which do not fit its agent"
             )
     if found and not asked_for:
         raise RunFolderError(

@@ -14,6 +14,7 @@ from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, spelled
 from dr_q.learner import LearnerSpec
 from dr_q.learner.learner import REWARD_SCALE
 from dr_q.learner.saving import load_agents
+from dr_q.policies.card import steps_taken
 from dr_q.run_folder import (
     Checkpoints,
     is_run,
@@ -21,6 +22,7 @@ from dr_q.run_folder import (
     policy_record,
     read_policy_weights,
     read_run_json,
+    step_of_seed,
 )
 from dr_q.spaces import Spaces, spaces_from_json
 
@@ -29,9 +31,12 @@ _SHAPING = (
     "normalise_observations",
 )  # fmt: skip
 """Settings that decide what a policy's weights mean."""
-_SHAPING_ALL = (*_SHAPING, "reward_bins", "reward_range", "critic_hidden", "critic_activation")
-"""The same of a whole agent."""
-_MOST_SHOWN = 3
+_SHAPING_MODEL = ("reward_bins", "reward_range")
+"""Besides, of the latent model."""
+_SHAPING_CRITICS = ("critic_hidden", "critic_activation")
+"""Besides, of critics."""
+_SHAPING_ALL = (*_SHAPING, *_SHAPING_MODEL, *_SHAPING_CRITICS)
+"""Of a whole agent."""
 
 
 class InitialWeights(NamedTuple):
@@ -47,9 +52,10 @@ class InitialWeights(NamedTuple):
         """What was taken and what is fresh."""
         record = self.record
         seeds = ", ".join(f"{own} from {other}" for own, other in record["seeds"].items())
+        at = ", ".join(f"{step:,}" for step in steps_taken(record))
         return (
-            f"weights of {record['source']}, {record['task']} at step {record['agent_steps']:,}: {record['taken']} "
-            f"(seed {seeds}); fresh: {record['fresh']}"
+            f"weights of {record['source']}, {record['task']} at step {at}: {record['taken']} (seed {seeds}); "
+            f"fresh: {record['fresh']}"
         )
 
 
@@ -57,7 +63,8 @@ def read_initial_weights(source: str, config: Config, spaces: Spaces, seeds: Seq
     """The weights that `init` names.
 
     A run gives the agents of its newest whole checkpoint, critics included. A policy, or a run without a checkpoint,
-    gives the state encoder and the actor. A seed takes the weights of the source's seed of the same number; if the
+    gives the state encoder and the actor, and what else its file has: one of `dr-q import-authors` has all networks.
+    A seed takes the weights of the source's seed of the same number; if the
     source does not have all of them, every seed takes its best seed's.
 
     Args:
@@ -120,19 +127,26 @@ def _from_checkpoint(
 
 
 def _from_policy(path: Path, record: Mapping[str, Any], config: Config, seeds: Sequence[int]) -> InitialWeights:
-    _check_config(str(path), config_from_json(record["config"]), config, _SHAPING)
     of_seed = seeds_of_source(seeds, record["seeds"], record["best_seed"])
     weights = [read_policy_weights(policy_file(path, record, of_seed[seed])[0], record) for seed in seeds]
+    model, critics = (any(name.startswith(part) for name in weights[0]) for part in ("encoder.", "critic."))
+    shaping = (*_SHAPING, *(_SHAPING_MODEL if model else ()), *(_SHAPING_CRITICS if critics else ()))
+    _check_config(str(path), config_from_json(record["config"]), config, shaping)
     arrays = {
         f"encoder.{name}" if name.startswith("state.") else name: np.stack([w[name] for w in weights])
         for name in weights[0]
     }
+    if critics:
+        arrays[REWARD_SCALE] = np.full(len(seeds), record.get("reward_scale", 1.0), np.float32)
+    steps = {str(seed): step_of_seed(record, of_seed[seed]) for seed in seeds}
+    latent, values = "latent model g and M", "critics"
     about = {
-        "kind": "policy only",
-        "agent_steps": record["agent_steps"],
+        "kind": "policy only" if not (model or critics) else "policy with other networks",
+        "agent_steps": max(steps.values()),
+        **({"agent_steps_of": steps} if len(set(steps.values())) > 1 else {}),
         "seeds": {str(seed): of_seed[seed] for seed in seeds},
-        "taken": "state encoder f, actor",
-        "fresh": "latent model g and M, critics, optimisers, replay",
+        "taken": ", ".join(("state encoder f, actor", *([latent] if model else []), *([values] if critics else []))),
+        "fresh": ", ".join(([] if model else [latent]) + ([] if critics else [values]) + ["optimisers", "replay"]),
     }
     return InitialWeights(arrays, about)
 
@@ -144,7 +158,7 @@ def _check_spaces(source: str, there: Spaces, here: Spaces, task: str) -> None:
     if there.sizes().obs != here.sizes().obs:
         what, got, expected = "observations", there.obs, here.obs
     raise RunFolderError(
-        f"{spelled('init')} {source} is an agent of {task} with {what} {described(got)}; this environment has "
+        f"{spelled('init')} {source} is an agent of {task} with {what} {described(got)}; this environment's are "
         f"{described(expected)}: choose an agent of the same spaces"
     )
 
@@ -153,16 +167,17 @@ def described(spec: Any) -> str:
     """A space in few words: sizes and kinds."""
     if hasattr(spec, "parts"):
         return ", ".join(f"{name} {part.shape}" for name, part in spec.parts)
-    return f"of {len(spec.low)} numbers" if hasattr(spec, "low") else f"of choices {spec.choices}"
+    if not hasattr(spec, "low"):
+        return f"of choices {spec.choices}"
+    return f"of {len(spec.low)} number{'s' if len(spec.low) > 1 else ''}"
 
 
 def _check_config(source: str, there: Config, here: Config, names: Sequence[str]) -> None:
     differing = [name for name in names if getattr(there, name) != getattr(here, name)]
     if differing:
-        shown = ", ".join(f"{spelled(name)} {_words(getattr(there, name))}" for name in differing[:_MOST_SHOWN])
-        got = ", ".join(_words(getattr(here, name)) for name in differing[:_MOST_SHOWN])
-        more = f" and {len(differing) - _MOST_SHOWN} more" if len(differing) > _MOST_SHOWN else ""
-        raise ConfigError(f"{spelled('init')} {source} has networks of {shown}{more}; got {got}: give the former")
+        shown = ", ".join(f"{spelled(name)} {_words(getattr(there, name))}" for name in differing)
+        got = ", ".join(_words(getattr(here, name)) for name in differing)
+        raise ConfigError(f"{spelled('init')} {source} has networks of {shown}; got {got}: give the former")
 
 
 def _words(value: Any) -> str:

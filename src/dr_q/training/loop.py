@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ import jax
 import numpy as np
 
 from dr_q import agent as drq
-from dr_q.config import changed_settings
+from dr_q.config import changed_settings, settings_of
 from dr_q.envs import (
     MOST_INFO_KEYS,
     CallWatchdog,
@@ -31,14 +30,18 @@ from dr_q.envs import (
     Transitions,
     interrupting,
     make_env,
+    quiet_destructors,
 )
 from dr_q.kit import (
+    ConfigError,
     DamagedFileError,
     DrQError,
     EnvError,
     RunFolderError,
+    ToolError,
     TrainingError,
     WorkerError,
+    is_installed,
     spelled,
 )
 from dr_q.learner import Learner
@@ -76,6 +79,8 @@ from dr_q.training.callbacks import (
     Stop,
     callbacks_of,
     info_keys_of,
+    metrics_of_state,
+    metrics_state,
     on_evaluation_callbacks,
 )
 from dr_q.training.compile_cache import keep_compiled_programs
@@ -95,26 +100,39 @@ from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
 from dr_q.training.writers import MetricWriters
 
-_STOPPING = "dr-q: stopping at the next step, with a checkpoint; once more: at once, without one"
+_SECONDS_BETWEEN_LINES = 10.0
+"""While critics and actor learn before step 0."""
+_STOPPING = "dr-q: stopping after the current step, with a checkpoint; a second signal stops at once, without one"
 
 
 class TrainResult(NamedTuple):
-    """How a run ended."""
+    """How a run ended: what `dr_q.train` returns.
+
+    Example:
+        ```python
+        result = dr_q.train("gym/Pendulum-v1", preset="quick", steps=20_000, stop_at_return=-200)
+        print(result.status, result.stop_reason, result.agent_steps)
+        print([evaluation.return_mean for evaluation in result.evaluations])
+        policy = dr_q.load(result.folder, which="best")
+        ```
+    """
 
     folder: Path
+    """The run's folder."""
     status: str
-    """finished, stopped (by max_minutes or a callback) or interrupted (by a signal)."""
+    """`"finished"`, `"stopped"` (by `max_minutes`, a stopping rule or a callback) or `"interrupted"` (by a signal)."""
     agent_steps: int
+    """Agent steps of each seed so far, with those before a resume."""
     evaluations: list[Evaluation]
-    """Those made by this call."""
+    """The evaluations of all seeds that this call made, in order."""
     signal: int = 0
-    """The signal that interrupted it, if one did."""
+    """Number of the signal that interrupted the run; 0 if none did."""
     env_restarts: int = 0
-    """How often simulators that failed were started again by this call."""
+    """How often this call restarted simulators that had failed."""
     stop_reason: str = ""
-    """Why it was stopped, if it was."""
+    """Why the run was stopped; empty if it was not."""
     best: tuple[BestPolicy, ...] = ()
-    """The best policy of each seed over time, with both its scores; empty if they are not kept."""
+    """The best policy of each seed over time, with both its scores; empty with `keep_best=False`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,13 +186,18 @@ def _check_nothing_is_lost(folder: Path, checkpoint_every: int) -> None:
         )
 
 
-def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
+def _before_anything(settings: Settings, folder: Path, options: Options, *, resume: bool) -> None:
+    """Set up jax, and refuse what can be refused without an environment."""
     if options.deterministic:
         make_deterministic()
     keep_compiled_programs()
     check_packages(options)
     if not (resume and checkpoint_steps(folder)):
         check_start(settings)
+
+
+def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
+    _before_anything(settings, folder, options, resume=resume)
     planned: list[tuple[Plan, Start]] = []
     run: _Run | None = None
 
@@ -217,7 +240,8 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     try:
         with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
             watchdog.interrupt = signals.call_in_main
-            run = _Run(settings, folder, options, pool, for_evaluation, *planned[0], restarts, resume, callbacks, keys)
+            given = (*planned[0], restarts, resume, callbacks, keys, signals)
+            run = _Run(settings, folder, options, pool, for_evaluation, *given)
             try:
                 return run.go(signals)
             finally:
@@ -228,6 +252,9 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
 
 class _Run:
     """One call of `train`."""
+
+    ended: str = ""
+    """The status that the run ended with, once it has."""
 
     def __init__(
         self,
@@ -242,6 +269,7 @@ class _Run:
         resume: bool,
         callbacks: list[Callback],
         info_keys: tuple[str, ...],
+        signals: Signals,
     ):
         self.settings, self.config, self.options, self.pool, self.folder = (
             settings,
@@ -262,7 +290,7 @@ class _Run:
         self.restarts, restarts.say = restarts, self.display.say
         self._say_limits()
         self.evaluations: list[Evaluation] = []
-        self.schedule = Schedule(self.config, settings.num_envs, settings.learning_starts)
+        self.schedule = Schedule(self.config, settings.num_envs, settings.learning_starts, start.transitions)
         self.clock = Clock()
         self.learner = Learner(plan.spec, self.seeds)
         self.log_every = options.log_interval(settings.steps)
@@ -273,6 +301,8 @@ class _Run:
         self.view.episode_returns = dict(zip(self.seeds, self.episodes.recent, strict=True))
         self.resumed = False
         """Whether it continues from a checkpoint."""
+        self.can_draw = True
+        """Whether no video has failed in a way that will not pass."""
         self.said_of_video = ""
         self.checked_info = False
         self.step = 0
@@ -292,9 +322,9 @@ class _Run:
                 f"this run computed on {device_before} so far and continues on "
                 f"{jax.device_count()} x {jax.devices()[0].device_kind}: its results will differ from an unbroken run's"
             )
-        if self.step == 0:
-            encoder_metrics = self._begin(start)
         self.display.say("compiling (about 30 s the first time)")
+        if self.step == 0:
+            encoder_metrics = self._begin(start, signals)
         self.display.say(f"compiled in {self.learner.compile():.0f} s")
         self.stepper = Stepper(self.learner, pool, self.clock, arrived, self._check_starts)
         self.stepper.encoder_metrics = encoder_metrics
@@ -314,6 +344,12 @@ class _Run:
                 f"nothing will be learnt: all {self.settings.steps:,} steps explore; give more {spelled('steps')} than "
                 f"{spelled(name)}, {self.settings.learning_starts:,}, or fewer of those (preset quick explores for "
                 "1,000)"
+            )
+        usual = settings_of(Settings)["warmup_steps"][0].default
+        if self.settings.warmup_steps not in (usual, self.settings.learning_starts):
+            self.display.say(
+                f"{spelled('warmup_steps')} {self.settings.warmup_steps:,} does nothing: it is for {spelled('init')} "
+                f"without {spelled('exploration_steps')} and {spelled('prefill')}"
             )
         if not self.pool.spec.can_resume:
             self.display.say(
@@ -370,7 +406,8 @@ class _Run:
         except BaseException as error:
             self.evaluator.give_up()
             self.failed(error)
-            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # a reader that left is none
+            # A reader that left is no failure; nor is what on_end raises one of the run.
+            if isinstance(error, OSError) and not (self.ended or isinstance(error, BrokenPipeError)):
                 raise TrainingError(
                     f"failed at step {self.step:,}: {why(error)}; once that is fixed, {self._how_to_resume()}"
                 ) from error
@@ -381,6 +418,9 @@ class _Run:
 
     def failed(self, error: BaseException) -> None:
         """Write down that the run failed, and say how to resume it."""
+        if self.ended:  # on_end failed: the run itself had come to its end
+            self.display.say(f"{self.callbacks.failed_in}; the run is {self.ended} at step {self.step:,}")
+            return
         with contextlib.suppress(OSError):  # the first error is the one to report
             self.record.write("failed", self.step)
         told = self.callbacks.failed_in
@@ -392,11 +432,13 @@ class _Run:
 
     def stopped_at_once(self) -> None:
         """Leave the run as it is, without another checkpoint."""
+        if self.ended:
+            return
         with contextlib.suppress(OSError):
             self.record.write("failed", self.step)
         self.display.say(f"stopped at step {self.step:,}; {self._how_to_resume()}")
 
-    def _begin(self, start: Start) -> drq.EncoderMetrics | None:
+    def _begin(self, start: Start, signals: Signals) -> drq.EncoderMetrics | None:
         """Agents and replays as of before step 0; what the last encoder updates saw, if there were any."""
         if start.weights is not None:
             self.display.say(start.weights.line)
@@ -408,7 +450,29 @@ class _Run:
         if self.settings.pretrain:
             self.display.say(f"{self.settings.pretrain:,} encoder updates on them (pretrain)")
             seen = self.learner.pretrain_encoder(self.settings.pretrain // self.config.target_period)
+        if self.settings.pretrain_policy:
+            seen = self._pretrain_policy(signals)
         self.learner.begin_acting(self.pool.begin(), at_random=self.config.exploration_steps > 0)
+        return seen
+
+    def _pretrain_policy(self, signals: Signals) -> drq.EncoderMetrics | None:
+        """RL updates before step 0, in training's own cycle; what the last encoder updates among them saw."""
+        count, period, said, seen = self.settings.pretrain_policy, self.config.target_period, time.monotonic(), None
+        self.display.say(f"{count:,} updates of critics and actor on them (pretrain_policy)")
+        for done in range(1, count + 1):
+            encoder, metrics = self.learner.pretrain_policy(done - 1)
+            seen = seen if encoder is None else encoder
+            if done % period and done < count:
+                continue
+            values = metric_values(self.config, metrics, seen)  # waits for them
+            self.health.check(values, 0)
+            if signals.received:
+                self.display.say("stopped before step 0, without a checkpoint: start the run again")
+                raise KeyboardInterrupt
+            if done == count or time.monotonic() - said > _SECONDS_BETWEEN_LINES:
+                said = time.monotonic()
+                loss, q = (float(values[name].mean()) for name in ("critic_loss", "q_mean"))
+                self.display.say(f"{done:,} of {count:,} updates: critic loss {loss:.3g}, mean Q {q:.3g}")
         return seen
 
     def _note_environment(self, *, resume: bool) -> None:
@@ -439,7 +503,7 @@ class _Run:
         if minutes is None or started is None or time.monotonic() - started <= 60 * minutes:
             return None
         before = "" if self.step > first else ", before the first step"
-        return Stop(f"{spelled('max_minutes')} {minutes:g} is over{before}")
+        return Stop(f"{spelled('max_minutes')} {minutes:g} is over{before}", "max_minutes")
 
     def _call(self, hook: str, kind: Callable[..., Any], **what: Any) -> None:
         """Call a hook of the callbacks that have it."""
@@ -577,21 +641,25 @@ class _Run:
         """Record the first seed's policy where a video is due. Whatever goes wrong with it, training continues."""
         every, number = self.options.video_every, done.agent_steps // self.settings.eval_every
         regular = done.agent_steps > 0 and self.settings.is_due(self.settings.eval_every, done.agent_steps)
-        if every is None or not regular or number % every:
+        if every is None or not self.can_draw or not regular or number % every:
             return
         seed = self.seeds[0]
         out = video_file(self.folder, done.agent_steps, seed)
-        try:
-            env = make_env(self.settings.task, noise_dims=self.settings.noise_dims, render=True)
-            shown = record_episode(self._policy_of(done.policies, seed, done.agent_steps), env, out)
-            self.display.say(f"{out}: return {shown.total:.1f}, {shown.frames / shown.frames_per_second:.1f} s")
-        except Exception as error:  # drawing needs drivers and tools that fail in many ways
-            said = " ".join(str(error).split()) or type(error).__name__
-            if said != self.said_of_video:
-                self.said_of_video = said
-                self.display.say(f"no video of step {done.agent_steps:,}: {said}; training continues")
-            with contextlib.suppress(OSError):
-                out.unlink(missing_ok=True)
+        with quiet_destructors():
+            try:
+                env = make_env(self.settings.task, noise_dims=self.settings.noise_dims, render=True)
+                shown = record_episode(self._policy_of(done.policies, seed, done.agent_steps), env, out)
+                self.display.say(f"{out}: return {shown.total:.1f}, {shown.frames / shown.frames_per_second:.1f} s")
+            except Exception as error:  # drawing needs drivers and tools that fail in many ways
+                # A disk may have room again later. A driver that failed may end the process at a second try.
+                self.can_draw = isinstance(error, OSError | ToolError)
+                said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+                if said != self.said_of_video:
+                    self.said_of_video = said
+                    more = "training continues" if self.can_draw else "training continues without videos"
+                    self.display.say(f"no video of step {done.agent_steps:,}: {said}; {more}")
+                with contextlib.suppress(OSError):
+                    out.unlink(missing_ok=True)
 
     def _save_policies(self) -> None:
         """Write those of the last evaluation, if they are not written yet."""
@@ -657,7 +725,7 @@ class _Run:
             for i, seed in enumerate(self.seeds)
         ]
         self.tables.append_metrics(columns, rows)
-        self.view.metrics = {**values, **seen}
+        self.view.metrics = {name: x.astype(np.float64) for name, x in {**values, **seen}.items()}
         self.health.check(values, self.step)
         self.writers.scalars({**_scalars({**values, **seen}, self.seeds), **_prefixed("time/", timing)}, self.step)
 
@@ -678,6 +746,7 @@ class _Run:
         episodes, seen = self.pool.open_episodes(), self.stepper.encoder_metrics
         saved = Saved(self.step, states, learner.pending, arrived, episodes, frames, seen)
         loop = {"callbacks": self.callbacks.states(), "episodes": self.episodes.state()}
+        loop["metrics"] = metrics_state(self.view.metrics)
         self.failed_checkpoints.attempt(lambda: self._write(saved, loop), self.step, must, self._how_to_resume)
         if self.record.last_checkpoint == self.step:
             self._call("on_checkpoint", CheckpointEvent, folder=self.checkpoints.folder / str(self.step))
@@ -702,12 +771,13 @@ class _Run:
         reason = stop.reason if stop is not None and status == "stopped" else ""
         if status == "finished" or (reason and self.callbacks.stop is stop):  # otherwise it will be resumed
             self._measure_best(signals)
-        self.record.write(status, self.step, reason)
+        self.record.write(status, self.step, reason, stop.rule if stop is not None and reason else "")
         if self.restarts.of_seed:
             self.display.say(self.restarts.summary())
         if status != "finished":
             why = f": {reason}" if reason else ""
             self.display.say(f"{status} at step {self.step:,}{why}; resume with: {self._resume_call()}")
+        self.ended = status
         self._call("on_end", EndEvent, status=status, stop_reason=reason)
         number, restarts = 0 if status == "finished" else signals.received, self.restarts.of_seed.total()
         best = () if self.best is None else self.best.chosen
@@ -715,7 +785,7 @@ class _Run:
 
     def _say_where_the_log_is(self) -> None:
         board = tensorboard_folder(self.folder)
-        extra = "" if importlib.util.find_spec("tensorboard") else " (pip install 'dr-q[tensorboard]')"
+        extra = "" if is_installed("tensorboard") else " (pip install 'dr-q[tensorboard]')"
         self.display.say(f"metrics: {self.tables.metrics_path}, or tensorboard --logdir {board}{extra}")
 
     def _resume_call(self) -> str:
@@ -738,6 +808,11 @@ class _Run:
         self.checkpoints.tidy()
         any_task = self.knows_environment or self.is_new_environment  # it has been compared
         check_settings_of(self.folder, self.settings, stored, any_task=any_task)
+        if self.is_new_environment and saved.agent_steps >= self.settings.steps:
+            raise ConfigError(
+                f"the run in {self.folder} has done its {self.settings.steps:,} steps: there is none left for another "
+                f"environment; give more {spelled('steps')}"
+            )
         self.step = self.evaluated_at = self.record.last_checkpoint = saved.agent_steps
         self.tables.go_back(self.step, stored.evaluations, self.display.say)
         self._restore_episodes(stored)
@@ -763,6 +838,7 @@ class _Run:
         Returns in another environment say nothing of this one: the best policies and the rules to stop start anew.
         """
         self.resumed = True
+        self.view.metrics = metrics_of_state(_object(stored, "metrics"), self.seeds, str(stored.folder))
         states = _object(stored, "callbacks")
         if self.is_new_environment:
             own = {callback.name for callback in callbacks_of(self.settings)}

@@ -6,9 +6,7 @@ and all have the priority of a new transition. Where they do not fit, the newest
 
 import dataclasses
 import hashlib
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import numpy as np
 
 from dr_q import replay as rp
 from dr_q.config import config_from_json
-from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, spelled
+from dr_q.kit import ConfigError, DamagedFileError, MissingPackageError, RunFolderError, is_installed, spelled
 from dr_q.learner import LearnerSpec
 from dr_q.learner.saving import load_replay
 from dr_q.run_folder import Checkpoints, is_run, policy_record, read_run_json
@@ -93,8 +91,11 @@ class PriorData:
     def line(self) -> str:
         """What was taken."""
         record = self.record
-        left_out = record["left_out"]
+        uneven = record.get("uneven", 0)
+        left_out = record["left_out"] - uneven
         more = f"; {left_out:,} older ones do not fit and are left out" if left_out else ""
+        each = "each environment of a seed gets the same number"
+        more += f"; the {uneven:,} oldest of the others are left out, so that {each}" if uneven else ""
         return (
             f"{record['transitions']:,} transitions of {record['source']} ({record['episodes']:,} episodes, mean "
             f"reward {record['reward_mean']:.4g}) enter the replay{more}"
@@ -118,13 +119,6 @@ class PriorData:
 
         names = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
         return rp.Transition(*(stack(lambda one, n=n: getattr(one, n)) for n in names)), stack(lambda one: one.ends)
-
-
-def is_installed(package: str) -> bool:
-    """Whether a package can be imported, without importing it."""
-    if package in sys.modules:
-        return sys.modules[package] is not None
-    return importlib.util.find_spec(package) is not None
 
 
 def check_prior_data(source: str) -> None:
@@ -167,20 +161,23 @@ def read_prior_data(
     check_prior_data(source)
     path = Path(source)
     of_seed: dict[int, int] = {}
+    gaps = 0
     if _is_minari(source):
         kind, found = "minari", [_read_minari(source, spaces)]
     elif path.is_dir():
         kind = "run"
         of_seed, found = _read_run(path, spaces, seeds)
     else:
-        kind, found = "npz", [_read_npz(path, spaces)]
+        kind, (one, gaps) = "npz", _read_npz(path, spaces)
+        found = [one]
     whole = found
     found = [_newest(one, capacity) for one in found]
-    count = min(map(len, found)) // lanes * lanes
+    fitting = min(map(len, found))
+    count = fitting // lanes * lanes
     found = [one.part(slice(len(one) - count, None)) for one in found]
     for one in found:
         for part in _lanes_of(one, lanes):
-            _check(source, part, horizon)
+            _check(source, part, horizon, gaps)
     distinct = {id(one): one for one in found}
     record = {
         "source": source,
@@ -189,6 +186,7 @@ def read_prior_data(
         "slots": lanes * max(len(part) + int(part.ends.sum()) for one in found for part in _lanes_of(one, lanes)),
         "episodes": int(found[0].ends.sum()),
         "left_out": max(map(len, whole)) - count,
+        **({"uneven": fitting - count} if fitting > count else {}),
         "reward_mean": float(np.mean([one.reward.mean() for one in found])),
         **({"seeds": {str(seed): other for seed, other in of_seed.items()}} if of_seed else {}),
         **({"sha256": _digest(distinct.values())} if digests else {}),
@@ -234,8 +232,11 @@ def _newest(one: Recorded, capacity: int) -> Recorded:
     return one.part(slice(first, None))
 
 
-def _check(source: str, one: Recorded, horizon: int) -> None:
-    """Refuse what would spread NaN through the networks, and what has no window to learn from."""
+def _check(source: str, one: Recorded, horizon: int, gaps: int) -> None:
+    """Refuse what would spread NaN through the networks, and what has no window to learn from.
+
+    `gaps`: rows that ended their episode only because the next row does not follow them.
+    """
     what = f"{spelled('prefill')} {source}"
     for name, x in {**one.obs, **{f"next {name}": x for name, x in one.next_obs.items()}}.items():
         if x.dtype != np.uint8 and not np.isfinite(x).all():
@@ -247,9 +248,14 @@ def _check(source: str, one: Recorded, horizon: int) -> None:
     begins = np.concatenate([[0], np.flatnonzero(one.ends)[:-1] + 1]) if len(one) else np.zeros(0, int)
     lengths = np.diff([*begins, len(one)])
     if not (one.terminated.any() or (lengths > horizon).any()):
+        nothing = f"{what} has no window of {horizon} transitions to learn from"
+        if gaps:
+            raise ConfigError(
+                f"{nothing}: after {gaps:,} of its rows the next one does not follow (its observations are not these "
+                "next_observations); give the rows in the order in which they were recorded"
+            )
         raise ConfigError(
-            f"{what} has no window of {horizon} transitions to learn from: its {len(one):,} transitions are in "
-            f"episodes truncated sooner; record longer ones"
+            f"{nothing}: its {len(one):,} transitions are in episodes truncated sooner; record longer ones"
         )
 
 
@@ -330,7 +336,8 @@ def unit_actions(spaces: Spaces, given: Any, what: str) -> np.ndarray:
 # Readers.
 
 
-def _read_npz(path: Path, spaces: Spaces) -> Recorded:
+def _read_npz(path: Path, spaces: Spaces) -> tuple[Recorded, int]:
+    """What the file has, and how many of its rows the next one does not follow though the episode has not ended."""
     what = f"{spelled('prefill')} {path}"
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -356,18 +363,16 @@ def _read_npz(path: Path, spaces: Spaces) -> Recorded:
     if not count:
         raise ConfigError(f"{what} has no transitions")
     with np.errstate(over="ignore", invalid="ignore"):  # what float32 does not hold is infinite, which is refused
-        return _joined(
-            [
-                Recorded(
-                    frames_of(spaces.obs, given["observations"], count, what),
-                    unit_actions(spaces, given["actions"], what),
-                    _column(arrays, "rewards", count, what).astype(np.float32),
-                    frames_of(spaces.obs, given["next_observations"], count, what),
-                    _flags(arrays, "terminations", count, what),
-                    _flags(arrays, "truncations", count, what),
-                )
-            ]
+        rows = Recorded(
+            frames_of(spaces.obs, given["observations"], count, what),
+            unit_actions(spaces, given["actions"], what),
+            _column(arrays, "rewards", count, what).astype(np.float32),
+            frames_of(spaces.obs, given["next_observations"], count, what),
+            _flags(arrays, "terminations", count, what),
+            _flags(arrays, "truncations", count, what),
         )
+        joined = _joined([rows])
+    return joined, int((joined.ends & ~rows.ends)[:-1].sum())
 
 
 def _numbers(arrays: Mapping[str, Any], name: str, what: str) -> np.ndarray:
@@ -413,9 +418,11 @@ def _read_minari(source: str, spaces: Spaces) -> Recorded:
     try:
         dataset = minari.load_dataset(name)
     except Exception as error:  # it has many ways to say that there is none
-        known = ", ".join(minari.list_local_datasets()) or "none"
+        local = list(minari.list_local_datasets())
+        said = f"{type(error).__name__}: {error}" if name in local else "it is not on this machine"
+        more = "" if name in local else f"; minari download {name} gets it, if there is one"
         raise RunFolderError(
-            f"{what} cannot be opened ({type(error).__name__}: {error}); datasets here: {known}"
+            f"{what} cannot be opened ({said}); datasets here: {', '.join(local) or 'none'}{more}"
         ) from None
     episodes = []
     for episode in dataset.iterate_episodes():
@@ -449,8 +456,8 @@ def _read_run(path: Path, spaces: Spaces, seeds: Sequence[int]) -> tuple[dict[in
     there = spaces_from_json(policy["spaces"])
     if there != spaces and there.sizes() != spaces.sizes():
         raise RunFolderError(
-            f"{what} has observations {described(there.obs)} and actions {described(there.action)}; this environment "
-            f"has {described(spaces.obs)} and {described(spaces.action)}"
+            f"{what} has observations {described(there.obs)} and actions {described(there.action)}; this "
+            f"environment's are {described(spaces.obs)} and {described(spaces.action)}"
         )
     if there.action != spaces.action:
         raise RunFolderError(

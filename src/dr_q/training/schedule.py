@@ -17,6 +17,8 @@ class Schedule:
     lanes: int = 1
     learning_starts: int | None = None
     """Agent steps before the first update; by default those that explore."""
+    prefilled: int = 0
+    """Transitions of each seed that were in the replay before step 0, of whole rounds. Keys of updates count them."""
 
     @property
     def random_until(self) -> int:
@@ -34,14 +36,15 @@ class Schedule:
     def updates(self, agent_steps: int) -> tuple[int | None, int]:
         """The first RL update, counted from 0, and the number of updates, of the round that begins at a step.
 
-        They see `agent_steps` transitions (D10). None and 0 before there are any. With a replay ratio of 1/k there is
-        an update for every multiple of k that the transitions reach.
+        They see `agent_steps` transitions of the run (D10). None and 0 before there are any. With a replay ratio of 1/k
+        there is an update for every multiple of k that the transitions reach, those before step 0 included.
         """
         start = self.learning_from
         if agent_steps < start:
             return None, 0
         per_step, every = self.config.updates_per_step, self.config.steps_per_update
-        count = self.config.updates_of_round(agent_steps, self.lanes)
+        added, before = self.prefilled + agent_steps, self.prefilled + start
+        count = self.config.updates_of_round(added, self.lanes)
         if per_step:
             return (agent_steps - start) * per_step, count
-        return (agent_steps - self.lanes) // every - (start - self.lanes) // every, count
+        return (added - self.lanes) // every - (before - self.lanes) // every, count

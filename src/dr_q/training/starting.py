@@ -6,12 +6,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dr_q.kit import ConfigError, MissingPackageError, spelled
+from dr_q.kit import ConfigError, MissingPackageError, is_installed, spelled
 from dr_q.run_folder import checkpoint_steps, is_run, read_run_json
 from dr_q.settings import Execution, Settings
 from dr_q.spaces import Spaces
 from dr_q.training.initial_weights import InitialWeights, read_initial_weights
-from dr_q.training.prior_data import PriorData, check_prior_data, is_installed, read_prior_data
+from dr_q.training.prior_data import PriorData, check_prior_data, read_prior_data
 
 
 class Start(NamedTuple):
@@ -21,6 +21,11 @@ class Start(NamedTuple):
     data: PriorData | None = None
     record: Mapping[str, Any] = MappingProxyType({})
     """For run.json: `init` and `prefill`, as far as they are given."""
+
+    @property
+    def transitions(self) -> int:
+        """Transitions in each replay before the run."""
+        return int(self.record.get("prefill", {}).get("transitions", 0))
 
     @property
     def slots(self) -> int:
@@ -60,7 +65,8 @@ def read_start(settings: Settings, spaces: Spaces, folder: Path, *, resume: bool
         capacity, horizon = settings.config.replay_capacity, settings.config.horizon
         seeds, lanes = settings.seed_list, settings.num_envs
         data = read_prior_data(settings.prefill, spaces, seeds, capacity, horizon=horizon, lanes=lanes)
-        record["prefill"] = {**data.record, "pretrain": settings.pretrain}
+        updates = {"pretrain": settings.pretrain, "pretrain_policy": settings.pretrain_policy}
+        record["prefill"] = {**data.record, **updates}
     for name, was in before.items():
         if name in record and was.get("sha256") != record[name]["sha256"]:
             raise ConfigError(

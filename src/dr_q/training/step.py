@@ -109,7 +109,7 @@ class Stepper:
         if first is None or count == 0:
             return self.learner.add()
         for number in range(count):
-            if (first + number) % self.learner.spec.config.target_period == 0:
-                self.encoder_metrics = self.learner.sync_targets_and_train_encoder(number)
-            self.metrics_before, self.metrics = self.metrics, self.learner.update(number)
+            encoder, metrics = self.learner.learn(first + number, number)
+            self.encoder_metrics = self.encoder_metrics if encoder is None else encoder
+            self.metrics_before, self.metrics = self.metrics, metrics
         return None

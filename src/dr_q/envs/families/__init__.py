@@ -51,13 +51,31 @@ def families() -> dict[str, Family]:
 
 
 def known_tasks() -> dict[str, TaskInfo]:
-    """Every task with a known suite and budget, by name: the paper's 73, then those of other families."""
+    """Every task with a known suite and budget.
+
+    Returns:
+        Tasks by name: the paper's 73, then those of other families.
+
+    Example:
+        ```python
+        budget = dr_q.envs.known_tasks()["dmc/walker-run"].agent_steps
+        ```
+    """
     others = {task.name: task for family in families().values() for task in family.tasks}
     return {**paper_tasks(), **others}
 
 
 def suites() -> tuple[str, ...]:
-    """Names that `suite_tasks` takes: suites, families of several suites, `paper` and `all`."""
+    """The names that `suite_tasks` takes.
+
+    Returns:
+        Names of suites, of families with several suites, `"paper"` and `"all"`.
+
+    Example:
+        ```python
+        print(", ".join(dr_q.envs.suites()))
+        ```
+    """
     found: list[str] = []
     for family in families().values():
         found += family.suites
@@ -67,7 +85,22 @@ def suites() -> tuple[str, ...]:
 
 
 def suite_tasks(suite: str) -> list[TaskInfo]:
-    """The tasks of a suite, of a family of several suites, of the paper, or all."""
+    """The tasks of a suite.
+
+    Args:
+        suite: One of `suites()`: a suite, a family with several suites, `"paper"` or `"all"`.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        TaskError: There is no such suite.
+
+    Example:
+        ```python
+        names = [task.name for task in dr_q.envs.suite_tasks("dmc-easy")]
+        ```
+    """
     if suite not in suites():
         hint = did_you_mean(suite, suites())
         raise TaskError(f"unknown suite '{suite}'{hint or ';'} suites: {', '.join(suites())}")
@@ -104,15 +137,26 @@ def canonical(name: str) -> str:
 
 
 def make_env(task: str | EnvFactory, *, noise_dims: int = 0, render: bool = False) -> Env:
-    """Make an environment.
+    """Make an environment, as training does.
 
     Args:
         task: A name (`dmc/walker-run`, `gym/Ant-v4`, `module:Id`), or a callable that makes a Gymnasium environment.
         noise_dims: Dimensions of noise to append to its observations.
-        render: Whether images of a named environment will be asked for.
+        render: Whether `render` will be called on a named environment.
+
+    Returns:
+        The environment. Its actions are in [-1, 1], or one-hot.
 
     Raises:
         TaskError: There is no such task, it cannot be made, or DR.Q cannot train on it.
+
+    Example:
+        ```python
+        env = dr_q.envs.make_env("gym/Pendulum-v1")
+        obs = env.reset(seed=0)
+        step = env.step(np.zeros(env.spec.action.dim))
+        env.close()
+        ```
     """
     if not isinstance(task, str) and not callable(task):
         raise TaskError(

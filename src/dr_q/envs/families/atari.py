@@ -5,7 +5,6 @@ resized by areas. The emulator repeats the last action with probability 0.25 (st
 game is over, or after 108,000 frames; losing a life does not end it. Rewards are not clipped.
 """
 
-import importlib.util
 from collections import deque
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from dr_q.envs.families.base import Family, UnknownIdError
 from dr_q.envs.protocol import EnvSpec, Step
-from dr_q.kit import MissingPackageError
+from dr_q.kit import MissingPackageError, is_installed
 from dr_q.paper import TaskInfo
 from dr_q.spaces import SINGLE, DiscreteActions, ObsSpec, Spaces, to_env_action
 
@@ -98,7 +97,7 @@ class AtariEnv:
         return Step(self._observe(), total, bool(terminated), bool(truncated) or too_long, info)
 
     def render(self, size: tuple[int, int]) -> np.ndarray:
-        """The emulator's picture, in colour and in its own size."""
+        """The emulator's image, in colour and in its own size."""
         frame: Any = self._env.render()
         return np.asarray(frame)
 
@@ -116,7 +115,7 @@ class AtariEnv:
 
 def installed() -> bool:
     """Whether the emulator and OpenCV can be imported."""
-    return all(importlib.util.find_spec(name) is not None for name in ("ale_py", "cv2"))
+    return all(is_installed(name) for name in ("ale_py", "cv2"))
 
 
 FAMILY = Family(

@@ -16,24 +16,35 @@ DEFAULT_EVAL_EVERY = 5_000
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Environments of one kind. A task is `prefix/id`.
+    """A family of environments. Its tasks are named `prefix/id`.
 
-    A family is one file that assigns one to `FAMILY`. It must import its simulator in `make` and not with the file:
-    names, suites and budgets are also needed where no simulator is installed. Packages add families through the
-    entry-point group `dr_q.families`:
+    A family is one file that assigns a `Family` to `FAMILY`. The file must import its simulator in `make`, not at the
+    top: names, suites and budgets are also needed where no simulator is installed. Packages add families through the
+    entry-point group `dr_q.families` of their `pyproject.toml`:
 
         [project.entry-points."dr_q.families"]
         my-robots = "my_package.robots"
+
+    Example:
+        ```python
+        def make(name, render):
+            if name not in ("reach", "push"):
+                raise dr_q.envs.UnknownIdError(name, ("reach", "push"))
+            return dr_q.envs.make_env(lambda: MyRobot(name, render_mode="rgb_array" if render else None))
+
+
+        FAMILY = dr_q.envs.Family(prefix="my-robots", title="My robots", make=make, agent_steps=200_000)
+        ```
     """
 
     prefix: str
-    """What its tasks' names begin with: lower case, and unlike any other family's."""
+    """The first part of its tasks' names: lower case, and different from that of every other family."""
     title: str
-    """Its name for people."""
+    """Its name in texts."""
     make: Callable[[str, bool], Env]
-    """Makes an environment from an id (without the prefix); whether images will be rendered is the second argument.
+    """Makes an environment from an id (without the prefix). The second argument says whether `render` will be called.
 
-    Raises `UnknownIdError` for an id that the family does not have.
+    It raises `UnknownIdError` for an id that the family does not have.
     """
     tasks: tuple[TaskInfo, ...] = ()
     """Tasks with a known suite and budget; others may exist. A score is normalised with `random_score` and
@@ -41,17 +52,18 @@ class Family:
     spelling: str = ""
     """How a task is spelled, for messages: `dmc/DOMAIN-TASK`."""
     agent_steps: int = DEFAULT_AGENT_STEPS
-    """Budget of tasks that are not among `tasks`."""
+    """Budget of tasks that are not in `tasks`."""
     eval_every: int = DEFAULT_EVAL_EVERY
     """Agent steps between evaluations."""
     probe: str = ""
-    """Task that `dr-q doctor` makes and resets; none if empty."""
+    """The task that `dr-q doctor` makes and resets; empty for none."""
     installed: Callable[[], bool] | None = None
-    """Whether an optional simulator can be imported, without importing it; None if dr-q depends on the simulator."""
+    """A function that says whether an optional simulator is installed, without importing it; None if dr-q depends on
+    the simulator."""
     install: str = ""
-    """How to install the simulator, as commands."""
+    """The commands that install the simulator."""
     source_folder: Callable[[], Path | None] = lambda: None
-    """The simulator's source folder, if it has no releases; a run records the digest of it."""
+    """A function that returns the simulator's source folder if it has no releases. A run records the digest of it."""
 
     @property
     def available(self) -> bool:
@@ -65,7 +77,7 @@ class Family:
 
 
 class UnknownIdError(TaskError):
-    """An id that a family does not have; `known` are the ids that it has, for a hint."""
+    """A family does not have an id. `known` are the ids that it has, for a hint."""
 
     def __init__(self, name: str, known: Iterable[str] = ()):
         self.known = tuple(known)

@@ -115,7 +115,7 @@ def _load(domain: str, task: str) -> Any:
     with _known_warnings():
         try:
             from dm_control import suite
-        except ImportError:  # a renderer that is installed and does not work; only images need one
+        except (ImportError, AttributeError, RuntimeError):  # a renderer that does not work; only images need one
             os.environ["MUJOCO_GL"] = "disable"
             from dm_control import suite
 

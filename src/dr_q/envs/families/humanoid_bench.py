@@ -18,7 +18,7 @@ import numpy as np
 
 from dr_q.envs.families.base import Family, UnknownIdError, paper_tasks_of
 from dr_q.envs.protocol import EnvSpec, Step
-from dr_q.kit import TaskError
+from dr_q.kit import TaskError, is_installed
 from dr_q.spaces import SINGLE, ActionScale, ContinuousActions, ObsSpec, Spaces
 
 ACTION_REPEAT = 2
@@ -186,7 +186,7 @@ def _stubs() -> Iterator[None]:
 
 
 def _importable(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    return is_installed(module)
 
 
 def _drop_unknown_fields(sizes: dict[str, dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _LOOK_EVERY = 1.0
-"""Seconds between looks at who the parent is."""
+"""Seconds between checks of the parent."""
 
 
 def end_with_parent(parent: int) -> None:

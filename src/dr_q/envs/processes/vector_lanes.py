@@ -3,7 +3,7 @@
 It is stepped as a whole. Every lane then takes its part of the outcome through an environment of its own that stands
 for it (`_LaneEnv`), so that a lane is checked, stacked and numbered as any other environment is.
 
-The environments of a VectorEnv must reset apart, each when its own episode ends:
+The environments of a VectorEnv must reset independently, each when its own episode ends:
 
 - `AutoresetMode.DISABLED`: they are reset here, with seeds from (seed, lane, episode). A run can be resumed exactly.
 - `AutoresetMode.SAME_STEP`: they reset themselves, and where the episode ended is in `info["final_obs"]`. Their seeds
@@ -110,12 +110,20 @@ class _Vector:
     def __init__(self, env: Any, name: str):
         self._env, self._name = env, name
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        mode = mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+        try:
+            mode = AutoresetMode(mode)
+        except ValueError:
+            allowed = ", ".join(repr(known.value) for known in AutoresetMode)
+            raise TaskError(
+                f"{name} gives a VectorEnv of autoreset mode {mode!r}; metadata['autoreset_mode'] must be one of "
+                f"{allowed}; give a callable that makes a single environment, and num_envs"
+            ) from None
         if mode == AutoresetMode.NEXT_STEP:
             raise TaskError(
                 f"{name} gives a VectorEnv that resets in the step after an episode's end (autoreset mode NEXT_STEP), "
                 "which is no transition; make it with gymnasium.vector.AutoresetMode.DISABLED: "
-                "gymnasium.make_vec(ID, num_envs=N, vector_kwargs={'autoreset_mode': 'Disabled'})"
+                "gymnasium.make_vec(ID, num_envs=N, vectorization_mode='sync', vector_kwargs={'autoreset_mode': "
+                "'Disabled'})"
             )
         self.count = int(env.num_envs)
         self.resets_here = mode == AutoresetMode.DISABLED
@@ -211,7 +219,7 @@ class _Vector:
         if not all(_same(a, b) for a, b, chosen in zip(before, self._now, mask, strict=True) if not chosen):
             raise VectorEnvError(
                 f"{self._name}: {what} also changed environments that it must not reset; the environments of a "
-                "VectorEnv must reset apart; give a callable that makes a single environment, and num_envs"
+                "VectorEnv must reset independently; give a callable that makes a single environment, and num_envs"
             )
 
     def _apart(self, obs: Any) -> list[Any]:

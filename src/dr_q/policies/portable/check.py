@@ -13,17 +13,20 @@ from dr_q.kit import ToolError
 from dr_q.networks import DiscreteActor
 from dr_q.policies.policy import Policy
 from dr_q.policies.portable.forms import Runner
-from dr_q.spaces import ContinuousActions, Image, ObsSpec, Vector, to_env_action
+from dr_q.spaces import ContinuousActions, Image, ObsSpec, Vector, one_hot, to_env_action
 
 OBSERVATIONS = 1_000
 """What an export is compared on."""
 LARGEST_DIFFERENCE = 1e-5
 """Of actions in [-1, 1] from those of our own policy with the same weights; of logits, relative to the largest.
 
-Both are compared with the exact actions, and our own program's rounding (`own_rounding`) is allowed for.
+Both are compared with the exact actions, and our own policy's rounding (`own_rounding`) is allowed for.
 """
-LARGEST_FLOAT16_DIFFERENCE = 2e-2
-"""The same from our own policy before its weights were rounded to float16."""
+LARGEST_FLOAT16_DIFFERENCE = 3e-2
+"""The same from our own policy before its weights were rounded to float16.
+
+About twice the largest that was measured (benchmarks/results/float16.md).
+"""
 _ROWS = 125
 """Observations computed at once."""
 _TIMED = 300
@@ -101,7 +104,7 @@ def _with_choices(part: Vector, x: np.ndarray, rng: np.random.Generator) -> np.n
     at = 0
     for path, shape in part.fields if hot else ():
         for count in hot.get(path, ()):
-            x[:, at : at + count] = np.eye(count)[rng.integers(count, size=len(x))]
+            x[:, at : at + count] = one_hot(rng.integers(count, size=(len(x), 1)), (count,), (0,))
             at += count
         at += 0 if path in hot else math.prod(shape)
     return x
@@ -147,7 +150,7 @@ def compare_networks(policy: Policy, other: Policy, observations: Parts) -> Diff
 
 
 def own_rounding(policy: Policy, observations: Parts) -> float:
-    """How far our own float32 program is from the exact actions: no other program can be closer to it than that."""
+    """How far our own float32 policy is from the exact actions: no export can be closer to it than that."""
     return max(
         _difference(policy, np.asarray(_forward(policy.networks, dict(rows))), reference_actions(policy.networks, rows))
         for rows in _chunks(observations)
@@ -176,7 +179,7 @@ def timed(act: Any) -> Latency:
 def reference_actions(networks: drq.PolicyNetworks, parts: Parts) -> np.ndarray:
     """What a policy's networks give, in [-1, 1] or as logits: on the CPU and in float64.
 
-    Our float32 program is up to 2.9e-5 from these actions for a trained policy (results/policies/walker-run); NumPy,
+    Our float32 policy is up to 2.9e-5 from these actions for a trained policy (results/policies/walker-run); NumPy,
     PyTorch and ONNX Runtime are up to 1.8e-5.
     """
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from dr_q.kit import MissingPackageError
+from dr_q.kit import MissingPackageError, is_installed
 from dr_q.policies.portable.model import PortablePolicy, fields
 
 PortableFormat = Literal["onnx", "numpy", "torch"]
@@ -42,7 +42,7 @@ def check_packages(form: PortableFormat) -> None:
     Raises:
         MissingPackageError: Which one, and how to install it.
     """
-    missing = [name for name in _NEEDS[form] if importlib.util.find_spec(name) is None]
+    missing = [name for name in _NEEDS[form] if not is_installed(name)]
     if missing:
         raise MissingPackageError(
             f"the format {form} needs {' and '.join(missing)}, which "

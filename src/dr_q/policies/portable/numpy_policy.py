@@ -74,7 +74,8 @@ class Policy:
         else:
             logits = np.split(out, np.cumsum(action["choices"])[:-1], axis=-1)
             own = np.stack([x.argmax(axis=-1) for x in logits], axis=-1) + np.array(action["start"])
-        return own.reshape((*own.shape[:-1], *action["shape"]))
+        own = own.reshape((*own.shape[:-1], *action["shape"]))
+        return own[()] if action["kind"] == "discrete" else own  # one choice is a number, as in Gymnasium
 
     def normed(self, x, activation):
         """activation(LayerNorm(x)), without scale and shift."""

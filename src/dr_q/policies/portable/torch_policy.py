@@ -37,8 +37,7 @@ class Policy(torch.nn.Module):
         for part, frames in zip(self.spec["parts"], self.frames, strict=True):
             new = torch.cat([self.entry(obs, field) for field in part["fields"]], part["axis"])
             frames[:] = [*frames[1:], new] if frames else [new] * part["stack"]  # the first frame is repeated
-            parts.append(torch.cat(frames, part["axis"]))
-            batched = new.ndim + part["axis"] > 0
+            parts, batched = [*parts, torch.cat(frames, part["axis"])], new.ndim + part["axis"] > 0
         return self(*parts) if batched else self(*(x[None] for x in parts))[0]
 
     def forward(self, *parts):
@@ -72,7 +71,7 @@ class Policy(torch.nn.Module):
         return functional.linear(x, self.weights[f"{name}_weight"], self.weights[f"{name}_bias"])
 
     def to_env(self, out):
-        """From [-1, 1] to the environment's bounds, or from logits to the values with the largest; a NumPy array."""
+        """From [-1, 1] to the environment's bounds, or from logits to the values with the largest, in NumPy."""
         action, out = self.spec["action"], out.cpu().numpy()
         if action["kind"] == "continuous":
             low, high = np.array(action["low"]), np.array(action["high"])
@@ -81,7 +80,8 @@ class Policy(torch.nn.Module):
         else:
             logits = np.split(out, np.cumsum(action["choices"])[:-1], axis=-1)
             own = np.stack([x.argmax(axis=-1) for x in logits], axis=-1) + np.array(action["start"])
-        return own.reshape((*own.shape[:-1], *action["shape"]))
+        own = own.reshape((*own.shape[:-1], *action["shape"]))
+        return own[()] if action["kind"] == "discrete" else own  # one choice is a number
 
     def entry(self, obs, field):
         """What the networks need of an observation's entry: keys of dicts and indices of tuples, with / between."""

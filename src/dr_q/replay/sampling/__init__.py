@@ -10,7 +10,19 @@ from dr_q.replay.sampling.base import Sampler
 
 
 def make_sampler(config: Config) -> Sampler:
-    """The sampler that a config names."""
+    """The sampler that a config names.
+
+    Args:
+        config: The settings. It uses `sampling` and those of that sampler.
+
+    Returns:
+        The sampler.
+
+    Example:
+        ```python
+        sampler = dr_q.replay.make_sampler(dr_q.preset("dr.q", fade_floor=0.2))
+        ```
+    """
     return importlib.import_module(f"{__name__}.{config.sampling.replace('-', '_')}").make(config)
 
 
