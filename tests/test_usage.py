@@ -17,7 +17,8 @@ from dr_q.cli.parse import Group, Help, parse, parse_command
 from dr_q.cli.training import Train
 from dr_q.config import Config, base_kind, settings_of
 from dr_q.kit import ConfigError
-from dr_q.settings import Execution, Settings
+from dr_q.settings import Execution, Settings, make_settings
+from dr_q.training.api import default_folder
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,20 @@ from dr_q.settings import Execution, Settings
             "eval x --episodes q",
             "--episodes must be a whole number between 1 and 100000, got 'q'; see dr-q eval --help",
         ),
+        (
+            "report x --compare-at 5 -5",
+            "--compare-at must be whole numbers between 0 and 1000000000, got (5, -5); see dr-q report --help",
+        ),
+        ("report x --compare-at 99999999999999999999999", "--compare-at must be whole numbers between 0 and 10000"),
+        (
+            "sweep dmc --gpus-per-job 9999999999999999999999999",
+            "--gpus-per-job must be a number between 0 and 1, or a whole number up to 1024, got 1e+25; see dr-q",
+        ),
+        ("tune dmc --gpus-per-job nan", "--gpus-per-job must be a number between 0 and 1, or a whole number up to"),
+        ("experiment run x --gpus-per-job 1.5", "--gpus-per-job must be a number between 0 and 1, or a whole number"),
+        ("train --out=", "--out must be a path, got ''; see dr-q train --help"),
+        ("published nope/x", "the paper has no task 'nope/x'; list: dr-q tasks\n"),
+        ("published gym/Antt-v4", "the paper has no task 'gym/Antt-v4'; did you mean 'gym/Ant-v4'? List: dr-q tasks"),
         ("sweep dmc --presets", "--presets needs at least one value; see dr-q sweep --help"),
         ("export", "missing: DIR, --out PATH; see dr-q export --help"),
         ("", "no command given; commands: train, "),
@@ -254,3 +269,43 @@ def test_any_words_give_a_command_or_one_line(words):
         said = str(error)
     assert said == "" or said.endswith("; see dr-q train --help")
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "gym/Pendulum-v1", "--out", "deep/LONG"], "dr-q: cannot use deep/xxxxxxx"),
+        (["train", "gym/LONG"], "dr-q: Gymnasium cannot make 'xxxxxxx"),
+        (["eval", "LONG"], "dr-q: cannot use xxxxxxx"),
+        (["results", "LONG"], "dr-q: cannot use xxxxxxx"),
+        (["compare", "LONG", "LONG"], "dr-q: cannot use xxxxxxx"),
+        (["plot", "loop"], "dr-q: loop is not there"),
+        (["train", "gym/Pendulum-v1", "--out", "loop"], "dr-q: cannot use loop: "),
+        (["sweep", "gym/Pendulum-v1", "--local", "--out", "loop/x"], "dr-q: cannot use "),
+    ],
+)
+def test_a_name_that_is_too_long_is_a_mistake_and_shown_in_part(words, said, tmp_path, monkeypatch, capsys):
+    """So are links that lead in a circle."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert main([word.replace("LONG", "x" * 3_000) for word in words]) == 2
+    out, error = capsys.readouterr()
+    assert error.startswith(said)
+    assert (out, error.count("\n")) == ("", 1)
+    assert len(error) < 1_000
+    assert "LONG" not in words[-1] or "characters)..." in error
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
+def test_messages_are_one_line_of_bounded_length():
+    """Their end is kept: it says what to do."""
+    said = str(ConfigError(f"{'x' * 5_000} and\n {'y ' * 5_000}do this"))
+    assert len(said) < 2_100
+    assert said.startswith(f"{'x' * 200}...(5,000 characters)...x")
+    assert said.endswith("y y y do this")
+    assert str(ConfigError("short,\n and in one line")) == "short, and in one line"
+    settings = make_settings(f"gym/{'x' * 3_000}")
+    folder = default_folder(settings)
+    assert len(folder.name) < 240
+    assert folder != default_folder(make_settings(f"gym/{'x' * 3_001}"))
+    assert default_folder(make_settings("gym/Ant-v4")).name == "gym-Ant-v4-dr.q-seeds0-0"

@@ -13,6 +13,7 @@ import numpy as np
 
 SINGLE = "obs"
 """Name of the part of an observation that has only one."""
+_LARGEST_SIZE = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,7 +353,42 @@ def spaces_from_json(record: Mapping[str, Any]) -> Spaces:
         return _KINDS[fields["kind"]](**values)
 
     parts = tuple((name, build(fields)) for name, fields in record["obs"].items())
-    return Spaces(ObsSpec(parts), build(record["action"]))
+    spaces = Spaces(ObsSpec(parts), build(record["action"]))
+    if not parts or not all(_is_part(part) for _, part in parts) or not _is_action(spaces.action):
+        raise ValueError("sizes or bounds that no environment has")
+    return spaces
+
+
+def _is_part(part: Part) -> bool:
+    """Whether a part from a file has sizes that fit together."""
+    if isinstance(part, Image):
+        return _are_sizes((part.channels, part.height, part.width, part.stack))
+    fine = _are_sizes((part.size, part.stack))
+    fine = fine and all(isinstance(path, str) and _are_sizes(shape, least=0) for path, shape in part.fields)
+    for path, choices, start in part.choices:
+        fine = fine and isinstance(path, str) and _are_sizes(choices) and len(choices) == len(start)
+        fine = fine and _are_sizes(start, least=-_LARGEST_SIZE)
+    hot = {path: sum(choices) for path, choices, _ in part.choices} if fine else {}
+    return fine and sum(hot.get(path, math.prod(shape)) for path, shape in part.fields) <= part.size
+
+
+def _is_action(spec: ActionSpec) -> bool:
+    """The same for actions."""
+    if isinstance(spec, DiscreteActions):
+        fine = bool(spec.choices) and _are_sizes(spec.choices) and _are_sizes(spec.shape)
+        fine = fine and _are_sizes(spec.start, least=-_LARGEST_SIZE) and len(spec.start) in (0, len(spec.choices))
+        return fine and math.prod(spec.shape) == len(spec.choices)
+    low, high = (np.array(bounds, np.float64) for bounds in (spec.low, spec.high))
+    fine = low.ndim == 1 and low.size > 0 and low.shape == high.shape
+    fine = fine and bool((np.isfinite(low) & np.isfinite(high) & (low < high)).all())
+    shape = (low.size,) if spec.shape is None else spec.shape
+    return fine and _are_sizes(shape) and math.prod(shape) == low.size
+
+
+def _are_sizes(values: Any, least: int = 1) -> bool:
+    """Whether these are whole numbers, none of them too large to be a size."""
+    numbers = isinstance(values, tuple) and all(isinstance(n, int) and not isinstance(n, bool) for n in values)
+    return numbers and all(least <= n <= _LARGEST_SIZE for n in values)
 
 
 def _hashable(value: Any) -> Any:

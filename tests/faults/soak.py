@@ -562,7 +562,7 @@ class Soak:
             assert ended.code == DONE, ended
         self.expected = results(self.run)
         again = attempt(["train", "--resume", str(self.run)], Attempt(self.run, self.rng), REFERENCE_TIMEOUT_S)
-        assert (again.code, again.measured) == (DONE, True), again
+        assert (again.code, again.began, again.used, again.measured) == (DONE, True, STEPS, True), again
         assert results(self.run) == self.expected, "a run that had ended was resumed"
         self.whole = Whole(ended.seconds, min(again.seconds, ended.seconds), ended.changes, ended.calls)
         self.limit = max(TIMEOUT_S, 10 * ended.seconds)
@@ -709,7 +709,7 @@ class Soak:
         """Errors are one line, and say how to continue."""
         if "Traceback" in ended.err or "Traceback" in ended.out:
             self.problems.append(f"{what}: traceback: {ended.err[-1500:]}")
-        lines = [line for line in ended.err.splitlines() if line and "stopping at the next step" not in line]
+        lines = [line for line in ended.err.splitlines() if line and not line.startswith("dr-q: stopping ")]
         if ended.code in (FAILED, USAGE) and (len(lines) != 1 or not lines[0].startswith("dr-q: ")):
             self.problems.append(f"{what}: not one line: {ended.err[-800:]}")
         if ended.code == FAILED and ended.began and f"dr-q train --resume {self.run}" not in ended.out + ended.err:

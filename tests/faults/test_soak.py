@@ -101,7 +101,7 @@ def test_what_run_json_and_the_tables_must_lead_to(made):
 
 def test_a_flip_in_run_json_never_asks_for_another_number_of_steps(made):
     """Which a user may do, so that nobody could take it for damage."""
-    for seed in range(300):
+    for seed in range(100):
         damages.damage("flipped bit: run.json", made.run, random.Random(seed))
         text = (made.run / "run.json").read_bytes()
         shutil.copyfile(made.backup / "run.json", made.run / "run.json")

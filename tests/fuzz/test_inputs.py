@@ -81,7 +81,7 @@ _TOML: list[Any] = [
 @st.composite
 def presets_of_wrong_types(draw: Any) -> bytes:
     """The same file with other values."""
-    lines = PRESET.splitlines()
+    lines: list[str] = [*PRESET.splitlines()]
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.sampled_from([i for i, line in enumerate(lines) if "=" in line]))
         lines[at] = f"{lines[at].partition('=')[0]}= {draw(st.sampled_from(_TOML))}"

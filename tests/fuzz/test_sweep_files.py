@@ -105,7 +105,7 @@ def test_files_of_a_job(spec, sweep):
     file = job.folder.with_name(f"{job.folder.name}.job")
 
     def read(_: Path) -> None:
-        found, *_ = read_job(file)
+        found = read_job(file)[0]
         assert isinstance(found, Job)
 
     check_file(file, sweep, [read], 60)

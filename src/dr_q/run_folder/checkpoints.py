@@ -466,9 +466,9 @@ def _encoder_metrics(fields: Fields, seeds: int) -> dict[str, list[float]] | Non
     inner = fields.inner("encoder_metrics")
     for name in found:
         numbers = inner.list(name, seeds)
-        if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in numbers):  # may be NaN
+        if not all(type(x) is float or (type(x) is int and abs(x) < 2**63) for x in numbers):  # may be NaN
             raise inner.wrong(name, "numbers")
-    return found
+    return {name: [float(x) for x in numbers] for name, numbers in found.items()}
 
 
 def _digests(fields: Fields) -> dict[str, str]:
