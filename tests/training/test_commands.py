@@ -178,7 +178,7 @@ def test_video_of_a_policy(tmp_path, capsys):
     assert main(["video", str(out), "--out", str(tmp_path / "video.nothing")]) == 2
     assert "video.nothing is not an MP4 file's name; end it in .mp4" in capsys.readouterr().err
     assert main(["video", str(out), "--out", str(video / "below.mp4")]) == 2
-    assert f"cannot use {video}: " in capsys.readouterr().err
+    assert f"cannot use {video / 'below.mp4'}: Not a directory" in capsys.readouterr().err
     odd = tmp_path / "odd.mp4"
     with _encoder(ffmpeg, odd, 63, 65, 10.0) as pipe:
         pipe.write(np.zeros((2, 65, 63, 3), np.uint8).tobytes())
