@@ -154,7 +154,7 @@ def measure(seeds: int, filled: int, capacity: int, pixels: bool) -> dict[str, f
             saved = Saved(size, jax.block_until_ready(at(size)), pending, arrived, episodes)
             os.sync()
             begin = time.perf_counter()
-            stored.write(to_checkpoint(saved, list(range(seeds)), **best))
+            stored.write(to_checkpoint(saved, list(range(seeds)), **best))  # pyright: ignore
             took[name] = time.perf_counter() - begin
         took["MB"] = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
         begin = time.perf_counter()

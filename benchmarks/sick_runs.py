@@ -236,7 +236,7 @@ def figure(name: str, panels: int) -> tuple[list[Axes], Callable[..., None]]:
         every[-1].set_xlim(0, STEPS)
         made.tight_layout()
         made.canvas.draw()
-        pixels = Image.fromarray(np.asarray(made.canvas.buffer_rgba())[..., :3])
+        pixels = Image.fromarray(np.asarray(made.canvas.buffer_rgba())[..., :3])  # pyright: ignore
         pixels.quantize(64).save(IMAGES / f"reading-{name}.png", optimize=True)
         plt.close(made)
 

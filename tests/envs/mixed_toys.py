@@ -74,7 +74,7 @@ class ImageGoal(gymnasium.Env):
         image[:, :half] = 255 * (self.goal < 0)
         return {"camera": image, "position": np.array([self.x], np.float32)}
 
-    def step(self, action):
+    def step(self, action) -> Any:
         before = abs(self.x - self.goal)
         self.x += 0.2 * (2 * int(action) - 1)
         self.t += 1
@@ -86,7 +86,7 @@ class ImageGoalSigns(ImageGoal):
 
     LENGTH = 3
 
-    def step(self, action):
+    def step(self, action) -> Any:
         obs, progress, _, ended, info = super().step(action)
         return obs, float(np.sign(progress)), ended, False, info
 

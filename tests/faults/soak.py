@@ -441,9 +441,10 @@ def _attempt(arguments: list[str], a: Attempt, limit: float) -> Ended:
     hung_s = time.time() - float(a.happened.read_text()) if a.hangs and reached else 0.0
     left = _end_session(child)
     code = os.waitstatus_to_exitcode(status) if done else NO_END
-    said = [file.read_text(errors="replace") for file in (out, err)]
+    out, err = (file.read_text(errors="replace") for file in (out, err))
     cpu_s = used.ru_utime + used.ru_stime
-    return Ended(code, seconds, *said, left, hung_s, signalled, *COUNTS, reached, cpu_s)
+    changes, disk_faults, calls = COUNTS[0], COUNTS[1], COUNTS[2]
+    return Ended(code, seconds, out, err, left, hung_s, signalled, changes, disk_faults, calls, reached, cpu_s)
 
 
 def _end_session(session: int) -> int:
@@ -555,7 +556,7 @@ class Soak:
 
     def reference(self) -> None:
         """The unbroken run; what it takes, and its results."""
-        arguments = [*ARGUMENTS, "--out", str(self.run)]
+        arguments, ended = [*ARGUMENTS, "--out", str(self.run)], Ended(NO_END, 0.0)
         for _ in range(2):  # the second finds compiled programs
             shutil.rmtree(self.run, ignore_errors=True)
             ended = attempt(arguments, Attempt(self.run, self.rng), REFERENCE_TIMEOUT_S)

@@ -140,7 +140,7 @@ def test_mixed_observations_of_several_environments_with_frames_on_the_host_resu
     lanes = {"seeds": 2, "num_envs": 3}
     settings = {**tiny.RUN, **sizes, **lanes, "eval_every": 114, "eval_episodes": 1, "checkpoint_every": 114}
     settings |= {"in_process": True, "quiet": False}
-    needed = plan_of(make_settings(mixed_toys.ImageGoal, steps=tiny.STEPS, changes=sizes, **lanes), 1 * GIB)
+    needed = plan_of(make_settings(mixed_toys.ImageGoal, steps=tiny.STEPS, changes=sizes, seeds=2, num_envs=3), 1 * GIB)
     assert needed.spec.capacity == 60
     without_frames = sum(part.size for part in needed.parts if "observations" not in part.what)
     little = (without_frames + 1) / GIB
