@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dr_q
-from dr_q.envs import CallWatchdog, Pool, ProcessPool, RestartedError, Restarts, Source
+from dr_q.envs import CallWatchdog, Pool, ProcessPool, RestartedError, Restarts, Source, interrupting
 from dr_q.envs.processes import watchdog
 from dr_q.envs.processes.pool import InProcessPool
 from dr_q.kit import EnvError, WorkerError
@@ -185,6 +185,19 @@ def test_a_constructor_that_hangs_in_this_process_is_interrupted(tmp_path):
         dr_q.train(toys.HangsWhenMade, out=tmp_path / "runs" / "x", env_timeout=0.5, in_process=True, quiet=True)
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGALRM) == before
+
+
+def test_an_interrupt_that_comes_too_late_does_nothing():
+    """The call has ended, and with it the block: a signal on its way must not end the process."""
+    watching = CallWatchdog(60.0)
+    for _ in range(200):
+        with interrupting(watching):
+            interrupt = watching.interrupt
+            late = threading.Thread(target=lambda i=interrupt: i(lambda: None))
+            late.start()
+        late.join()
+        interrupt(lambda: pytest.fail("it was called"))
+    assert watching.interrupt(lambda: None) is None
 
 
 def test_an_environment_in_this_process_cannot_end_it():

@@ -97,21 +97,27 @@ def interrupting(watchdog: CallWatchdog) -> Iterator[None]:
         yield
         return
     main, waiting = threading.get_ident(), list[Callable[[], None]]()
+    lock, is_open = threading.Lock(), True
 
     def take(*_: object) -> None:
         if waiting:
             waiting.pop()()
 
     def interrupt(call: Callable[[], None]) -> None:
-        waiting.append(call)
-        signal.pthread_kill(main, signal.SIGALRM)
+        with lock:
+            if is_open:
+                waiting.append(call)
+                signal.pthread_kill(main, signal.SIGALRM)
 
     handler, interrupted_by = signal.signal(signal.SIGALRM, take), watchdog.interrupt
     watchdog.interrupt = interrupt
     try:
         yield
     finally:
+        with lock:
+            is_open = False
         watchdog.interrupt = interrupted_by
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # one that is still on its way would end the process
         signal.signal(signal.SIGALRM, handler)
 
 
