@@ -124,8 +124,8 @@ def test_policies_are_small_and_play_as_their_card_says(folder):
     assert (policy.task, [policy.seed]) == (record["task"], record["seeds"])
     (line,) = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| this file")]
     mean, spread = (float(x) for x in line.split("|")[2].split("+-"))
-    _, returns = evaluate_policy(folder, None, 2)
-    assert abs(returns.mean() - mean) < max(4 * spread, 0.1 * mean)
+    _, played = evaluate_policy(folder, None, 2)
+    assert abs(played.returns.mean() - mean) < max(4 * spread, 0.1 * mean)
 
 
 def script() -> ModuleType:
