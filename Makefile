@@ -30,7 +30,7 @@ $(READY): pyproject.toml requirements-dev.txt
 	fi
 	@touch $@
 
-demo: $(READY)   ## train on a small task: a score, a curve and a video, in about 5 minutes
+demo: $(READY)   ## train on a small task: a score, a curve and a video, in 2 to 5 minutes
 	rm -rf runs/demo
 	$(BIN)/dr-q train dmc/cartpole-balance_sparse --preset quick --steps 15000 --eval-every 1500 --out runs/demo
 	$(BIN)/dr-q plot runs/demo --out runs/demo/curve.png
@@ -73,10 +73,11 @@ docs: $(READY)   ## the documentation site, in site/; warnings are errors
 docs-serve: $(READY)  ## the documentation site on this machine, rebuilt when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md from the declared settings; lines in docs/paper-map.md
+docs-settings: $(READY)  ## the tables of docs/settings.md and docs/sweeps.md from the declared settings; lines in docs/paper-map.md and docs/how-it-works.md
 	$(BIN)/python -m dr_q.cli.settings_table docs/settings.md
 	$(BIN)/python -m dr_q.cli.settings_table docs/sweeps.md
 	$(BIN)/python -m dr_q.cli.paper_map docs/paper-map.md
+	$(BIN)/python -m dr_q.cli.paper_map docs/how-it-works.md
 
 lock: $(READY)   ## write requirements-dev.txt, with hashes, from constraints.txt
 	$(BIN)/python .ci/lock.py

@@ -76,7 +76,7 @@ def measure(path: Path, which: str, folder: Path) -> dict[str, Any]:
     """The differences of one policy."""
     policy = dr_q.load(path)
     recording = Recording(policy)
-    returns = evaluate_loaded(recording, EPISODES)
+    returns = evaluate_loaded(recording, EPISODES).returns
     played = recording.observations
     checked = sample_observations(policy, played)
     random = sample_observations(policy, None)

@@ -12,9 +12,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "paper-map.md").read_text()
 
 
-def test_links_are_at_the_lines_of_their_names():
-    assert with_lines(PAGE, DOCS) == PAGE, "run: python -m dr_q.cli.paper_map docs/paper-map.md"
-    for found in LINK.finditer(PAGE):
+@pytest.mark.parametrize("name", ["paper-map.md", "how-it-works.md"])
+def test_links_are_at_the_lines_of_their_names(name):
+    page = (DOCS / name).read_text()
+    assert with_lines(page, DOCS) == page, "run: make docs-settings"
+    assert len(list(LINK.finditer(page))) > 5
+    for found in LINK.finditer(page):
         line = (DOCS / found["file"]).read_text().splitlines()[int(found["line"]) - 1]
         assert found["name"].rpartition(".")[2].rstrip("*") in line
 

@@ -671,9 +671,15 @@ def preset_changes(name: str) -> dict[str, Any]:
     for part in name.split("+"):
         if part not in PRESETS:
             hint = did_you_mean(part, PRESETS)
-            raise ConfigError(f"unknown preset '{part}'{hint or ';'} presets: {', '.join(PRESETS)}")
+            own = f"; one of your own needs {spelled('preset_file', 'dr_q.load_presets')}"
+            raise ConfigError(f"unknown preset '{part}'{hint or ';'} presets: {', '.join(PRESETS)}{own}")
         found |= PRESETS[part]
     return found
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a preset, or all of those joined by +, are this package's own."""
+    return all(part in _BUILT_IN for part in name.split("+"))
 
 
 def is_known_preset(name: str) -> bool:
@@ -754,12 +760,29 @@ def load_presets(path: str | Path) -> list[str]:
     return list(tables)
 
 
+OTHER_LIBRARIES = {
+    "total_timesteps": "steps",
+    "timesteps": "steps",
+    "n_envs": "num_envs",
+    "gamma": "discount",
+    "buffer_size": "replay_capacity",
+    "learning_starts": "exploration_steps",
+    "n_eval_episodes": "eval_episodes",
+    "eval_freq": "eval_every",
+    "gradient_steps": "replay_ratio",
+    "target_update_interval": "target_period",
+}
+"""What Stable-Baselines3, CleanRL and others call a setting, and its name here."""
+
+
 def check_names(names: Iterable[str], others: Iterable[str] = ()) -> None:
     """Refuse a name that is neither a setting of `Config` nor one of the others."""
     known = sorted({*settings_of(Config), *others})
     for name in names:
         if name not in known:
-            hint = did_you_mean(name, known) or f"; settings: {', '.join(known)}"
+            meant = OTHER_LIBRARIES.get(name)
+            hint = f"; did you mean '{meant}'?" if meant in known else did_you_mean(name, known)
+            hint = hint or f"; settings: {', '.join(known)}"
             raise ConfigError(f"unknown setting '{name}'{hint}")
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # which takes a while; `--help` reads settings without it
 
 EVAL_EPISODES = 10
 EVAL_EVERY = DEFAULT_EVAL_EVERY
+CHECKPOINT_EVERY = 25_000
+"""Of a run of 125,000 steps or more."""
 SCHEDULE = ("steps", "eval_every", "eval_episodes")
 """Settings that decide how long a run is and how it is evaluated, and not what it learns."""
 STOP_RULES = ("stop_at_return", "patience")
@@ -104,12 +106,13 @@ class Settings:
         change="raise it if returns vary much between episodes",
     )
     checkpoint_every: int = setting(
-        25_000,
+        CHECKPOINT_EVERY,
         "agent steps between checkpoints",
         group=_RUN,
         unit="agent steps",
         least=1,
         most=MOST_STEPS,
+        otherwise="25000; a fifth of the steps of runs below 125000, at least 1000",
         change="lower it on machines that may be taken away",
     )
     keep_checkpoints: int = setting(
@@ -348,6 +351,7 @@ class Execution:
         True,
         "keep the best policy of each seed over time in policy/best, and measure it again when the run ends",
         group=_EXECUTION,
+        otherwise="on; --no-keep-best turns it off",
         change="off to save the evaluation at the end of a run",
     )
     video_every: int | None = setting(
@@ -428,6 +432,11 @@ def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
     return {**of_run, "steps": default_steps(task), "eval_every": default_eval_every(task), **config}
 
 
+def default_checkpoint_every(steps: int) -> int:
+    """Agent steps between checkpoints of a run of so many steps: short runs have some, too."""
+    return min(CHECKPOINT_EVERY, max(1_000, steps // 5))
+
+
 def make_settings(
     task: "str | Callable[[], gymnasium.Env]",
     *,
@@ -456,5 +465,6 @@ def make_settings(
     if rest.get("init") is not None and changes.get("exploration_steps") is None:
         changes = {**changes, "exploration_steps": 0}  # the agent need not begin by acting at random
     config = preset(preset_name, **changes)
-    given = {"eval_every": default_eval_every(task), **current_names(rest, Settings)}
+    usual = {"eval_every": default_eval_every(task), "checkpoint_every": default_checkpoint_every(steps)}
+    given = {**usual, **current_names(rest, Settings)}
     return Settings(task, preset_name, config, steps=steps, **given)

@@ -336,7 +336,12 @@ def test_an_environment_that_cannot_be_closed_loses_nothing(capsys):
         ("xyz", "unknown task 'xyz'; a task is gym/ID, dmc/DOMAIN-TASK, dmc-visual/DOMAIN-TASK, hbench/"),
         ("walker-run", "unknown task 'walker-run'; did you mean 'dmc/walker-run'? List: dr-q tasks"),
         ("gym/NoSuch-v0", "Gymnasium cannot make 'NoSuch-v0'"),
-        ("no.module:NoSuch-v0", "Gymnasium cannot make 'no.module:NoSuch-v0'"),
+        ("no.module:NoSuch-v0", "there is no module no.module, neither in this folder"),
+        (
+            "tests/envs/toys.py:NoSuch-v0",
+            "'tests/envs/toys.py' is not the name of a module; write tests.envs.toys:NoSuch",
+        ),
+        ("tests.envs.toys:NoSuch-v0", "tests.envs.toys was imported and registers no NoSuch-v0; it registers drq-"),
     ],
 )
 def test_unknown_names_get_one_line_with_what_to_do(name, message):

@@ -173,7 +173,7 @@ class Wrong(mixed_toys.ImageGoal):
 @pytest.mark.parametrize(
     ("gives", "message"),
     [
-        ({"camera": np.zeros((32, 32, 1), np.uint8)}, "gave an observation with camera; its observation space is Dict"),
+        ({"camera": np.zeros((32, 32, 1), np.uint8)}, "gave an observation without 'position'; its keys are camera"),
         ({"camera": np.zeros((32, 31, 1), np.uint8), "position": [0.0]}, r"gave an image of shape \(32, 31, 1\)"),
         ({"camera": np.full((32, 32, 1), 0.5), "position": [0.0]}, "gave an image of float64; its space has uint8"),
         ({"camera": np.full((32, 32, 1), 300), "position": [0.0]}, "gave an image of int64; .*TransformObservation"),

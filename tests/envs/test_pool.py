@@ -191,17 +191,17 @@ def test_a_reset_to_nan_is_refused():
     envs = SeedEnvs(LostAtReset, 3)
     arrays = SharedArrays.allocate(envs.spec, 1, 1).row(0)
     envs.begin(arrays)
-    what = "gave an observation that is NaN or infinite in component 0, in the reset of"
-    with pytest.raises(EnvError, match=f"{what} training episode 1$"):
+    what = "gave an observation that is NaN or infinite in component 0, in"
+    with pytest.raises(EnvError, match=f"{what} the reset of training episode 1$"):
         any(envs.step(arrays) for _ in range(50))
     arrays.eval_seed[:], arrays.eval_running[:] = 8, 1
     envs.evaluate_begin(arrays)
-    with pytest.raises(EnvError, match=f"{what} the evaluation episode of seed 8$"):
+    with pytest.raises(EnvError, match=rf"{what} reset\(seed=8\), in an evaluation$"):
         envs.evaluate_begin(arrays)
     envs.close()
     again = SeedEnvs(LostAtReset, 3)
     again.begin(arrays)
-    with pytest.raises(EnvError, match=f"{what} training episode 4$"):
+    with pytest.raises(EnvError, match=f"{what} the reset of training episode 4$"):
         again.restore(arrays, 4)
     again.close()
 

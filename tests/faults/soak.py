@@ -747,13 +747,18 @@ class Soak:
             "cores": os.cpu_count(),
             "load": round(os.getloadavg()[2], 1),
             "commit": COMMIT,
-            "command": shlex.join(["python", "-m", "tests.faults.soak", *sys.argv[1:]]),
+            "command": shlex.join(["python", "-m", "tests.faults.soak", *_repeatable(sys.argv[1:])]),
             "problems": self.problems,
             "by_kind": {
                 kind: {"tried": count, "took place": self.happened[kind], **self.outcomes.get(kind, {})}
                 for kind, count in sorted(self.tried.items())
             },
         }
+
+
+def _repeatable(words: list[str]) -> list[str]:
+    """The arguments without --out: where the record is written is not part of the test."""
+    return [word for before, word in zip(["", *words], words, strict=False) if "--out" not in (before, word)]
 
 
 def is_named(damage: Expected, ended: Ended) -> bool:

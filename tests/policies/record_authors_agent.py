@@ -35,27 +35,39 @@ class OnCpu:
         return (lambda *_: self._torch.device("cpu")) if name == "device" else getattr(self._torch, name)
 
 
-def record(name: str, obs_dim: int, action_dim: int, max_action: float, discrete: bool) -> None:
+def record(name: str, obs_dim: int, action_dim: int, max_action: float, discrete: bool, history: int = 1) -> None:
+    """With a `history`, an agent that sees that many grey images of 84 x 84."""
     torch, authors = importlib.import_module("torch"), importlib.import_module("DRQ")
     vars(importlib.import_module("buffer"))["torch"] = OnCpu(torch)
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
+    rng, images = np.random.default_rng(0), history > 1
+    shape = (1, 84, 84) if images else (obs_dim,)
     agent = authors.Agent(
-        (obs_dim,), action_dim, max_action, False, discrete, torch.device("cpu"), 1, {**SIZES, **SETTINGS}
+        shape, action_dim, max_action, images, discrete, torch.device("cpu"), history, {**SIZES, **SETTINGS}
     )
-    state = rng.normal(size=obs_dim)
+
+    def observed() -> np.ndarray:
+        if not images:
+            return rng.normal(size=obs_dim)
+        blocks = rng.integers(256, size=(history, 7, 7), dtype=np.uint8)
+        return np.kron(blocks, np.ones((1, 12, 12), np.uint8))
+
+    state = observed()
     for step in range(STEPS):
         action = agent.select_action(state)
         if action is None:
             action = int(rng.integers(action_dim)) if discrete else max_action * rng.uniform(-1, 1, action_dim)
-        after = 0.9 * state + rng.normal(size=obs_dim)
-        agent.replay_buffer.add(state, action, after, float(-np.square(after).sum()), False, step % 25 == 24)
+        after = observed() if images else 0.9 * state + observed()
+        reward = float(after.mean() / 255 if images else -np.square(after).sum())
+        agent.replay_buffer.add(state, action, after, reward, False, step % 25 == 24)
         state = after
         agent.train(NoWriter())
-    seen = rng.normal(size=(OBSERVATIONS, obs_dim)).astype(np.float32)
+    seen = np.stack([observed() for _ in range(8 if images else OBSERVATIONS)])
+    seen = seen if images else seen.astype(np.float32)
     # Their discrete actions are sampled; the logits say which one ours takes.
     with torch.no_grad():
-        out, logits = agent.policy(agent.encoder.zs(torch.tensor(seen)))
+        given = torch.tensor(seen, dtype=torch.float)  # as their select_action has it
+        out, logits = agent.policy(agent.encoder.zs(given))
     actions = logits.argmax(1) if discrete else max_action * out
     if not discrete:
         each = np.stack([agent.select_action(x, use_exploration=False) for x in seen])
@@ -66,10 +78,11 @@ def record(name: str, obs_dim: int, action_dim: int, max_action: float, discrete
         agent.save(saved)
         for file in ("encoder.pt", "policy.pt", "value.pt", "agent_var.npy"):
             (folder / file).write_bytes((Path(saved) / file).read_bytes())
-    np.savez(folder / "expected.npz", obs=seen, actions=actions.numpy(), logits=logits.numpy())
+    np.savez_compressed(folder / "expected.npz", obs=seen, actions=actions.numpy(), logits=logits.numpy())
 
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
     record("pendulum", obs_dim=3, action_dim=1, max_action=2.0, discrete=False)
     record("cartpole", obs_dim=4, action_dim=2, max_action=1.0, discrete=True)
+    record("pong", obs_dim=0, action_dim=6, max_action=1.0, discrete=True, history=4)

@@ -23,7 +23,7 @@ from dr_q.run_folder import policy_file, policy_record, read_policy_weights
 from dr_q.training.initial_weights import read_initial_weights
 
 AGENTS = Path(__file__).parents[1] / "data" / "authors-agent"
-TASKS = {"pendulum": "gym/Pendulum-v1", "cartpole": "gym/CartPole-v1"}
+TASKS = {"pendulum": "gym/Pendulum-v1", "cartpole": "gym/CartPole-v1", "pong": "atari/Pong"}
 
 
 @pytest.fixture
@@ -42,6 +42,9 @@ def test_it_acts_as_in_the_authors_code(name, saved, capsys):
     )
     policy, expected = dr_q.load(folder), np.load(folder / "expected.npz")
     np.testing.assert_allclose(policy.act(expected["obs"]), expected["actions"], atol=2e-5)
+    networks = policy.networks
+    logits = networks.actor.pre_activation(networks.z_s({"obs": jax.numpy.asarray(expected["obs"])}))
+    np.testing.assert_allclose(logits, expected["logits"], atol=1e-4)
     assert (policy.task, policy.seed, policy.agent_steps) == (TASKS[name], 0, 102)
     config = policy.record["config"]
     assert (config["encoder_hidden"], config["zs_dim"], config["actor_hidden"]) == (70, 16, 24)

@@ -139,7 +139,9 @@ def test_train_eval_plot_on_each_family(task, tmp_path, capsys):
     assert main(["eval", str(out), "--episodes", "2"]) == 0
     text = capsys.readouterr().out
     assert "seed 0, 120 agent steps: return" in text  # of one seed none is the best
-    assert not np.allclose(evaluate_policy(out, None, 2)[1].mean(), float(rows(out / "evals.csv")[-1]["return_mean"]))
+    assert not np.allclose(
+        evaluate_policy(out, None, 2)[1].returns.mean(), float(rows(out / "evals.csv")[-1]["return_mean"])
+    )
     assert main(["plot", str(out), "--out", str(tmp_path / "curve.png")]) == 0
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     check_export(out, tmp_path / "given", capsys)

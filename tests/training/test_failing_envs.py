@@ -2,8 +2,10 @@
 
 import functools
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,58 @@ def test_an_environment_that_cannot_be_interrupted_ends_the_command(tmp_path):
     assert done.stderr.endswith(told)
     assert f"start again (there is no checkpoint yet) with: dr-q train --resume {out}" in done.stdout
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
+
+
+class FailsAlways(toys.Walk):
+    """Raises in the sixth step of every episode."""
+
+    def outcome(self, action):
+        if self.t == 5:
+            raise RuntimeError("lost a leg")
+        return super().outcome(action)
+
+
+class Lingers(toys.Walk):
+    """Does not close as it should, once it has been trained on."""
+
+    def __init__(self, how: str):
+        super().__init__()
+        self.how, self.steps = how, 0
+
+    def outcome(self, action):
+        self.steps += 1
+        return super().outcome(action)
+
+    def close(self) -> None:
+        if self.steps < 30:
+            return
+        if self.how == "hangs":
+            time.sleep(60)
+        os._exit(5)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (
+            "hangs",
+            "the environment of seed 0 has not answered for 1 s (env_timeout); it hangs or is very slow, in close",
+        ),
+        ("exits", "failed in close(): EnvError: it called os._exit(5), which would end the run"),
+    ],
+)
+def test_an_environment_that_does_not_close_keeps_no_finished_run_from_ending(how, said, tmp_path, capsys):
+    settings = {**tiny.RUN, **tiny.SIZES, "quiet": False, "env_timeout": 1.0, "keep_best": False}
+    begin = time.monotonic()
+    result = dr_q.train(functools.partial(Lingers, how), steps=50, out=tmp_path / "run", **settings)
+    assert result.status == read_run_json(tmp_path / "run", "status")["status"] == "finished"
+    assert time.monotonic() - begin < 50
+    told = capsys.readouterr()
+    assert said in told.out + told.err
+
+
+def test_restarts_are_counted_in_the_last_lines_of_a_run_that_fails(tmp_path, capsys):
+    settings = {**tiny.RUN, **tiny.SIZES, "quiet": False, "in_process": False, "max_env_restarts": 1}
+    with pytest.raises(EnvError):
+        dr_q.train(FailsAlways, steps=80, out=tmp_path / "run", **settings)
+    assert "simulators were started again 1 time (seed 0: 1)" in capsys.readouterr().out

@@ -142,8 +142,8 @@ def test_a_mixed_run_is_evaluated_and_filmed(tmp_path):
     task, run = "tests.envs.mixed_toys:drq-image-goal-v0", tmp_path / "run"
     settings = {**tiny.RUN, **tiny.SIZES, **MIXED, "exploration_steps": 40, "target_period": 2}
     dr_q.train(task, steps=46, out=run, **{**settings, "eval_every": 46})
-    policy, returns = evaluate_policy(run, None, 3)
-    assert returns.shape == (3,)
+    policy, played = evaluate_policy(run, None, 3)
+    assert played.returns.shape == (3,)
     film = record_video(run, tmp_path / "film.mp4", None)
     assert film.agent_steps == mixed_toys.ImageGoal.LENGTH
     assert policy.spaces == make_env(task).spec.spaces

@@ -64,7 +64,7 @@ class Check:
 
     def run(self) -> int:
         """Check."""
-        from dr_q.diagnostics.check import check_env
+        from dr_q.diagnostics.check import look_at_env
 
         def give_up(finding: Any) -> None:
             """The environment cannot be interrupted: so the process ends."""
@@ -73,7 +73,7 @@ class Check:
             os._exit(FAILURE)
 
         timeout, found = float(Execution(**self.execution).env_timeout), []
-        for finding in check_env(self.task, self.steps, timeout, give_up):
+        for finding in look_at_env(self.task, self.steps, timeout, give_up):
             found.append(_printed(finding))
         good = self._print_last(found)
         return 0 if good else FAILURE
@@ -82,8 +82,8 @@ class Check:
         """Whether it can be trained on, and print that."""
         good = all(finding.ok or finding.warning for finding in findings)
         more = "" if all(finding.ok for finding in findings) else "; look at what is marked with !"
-        more = more if good else ", once what is marked with -- is fixed"
-        print(f"{self.task} can be trained on{more}", flush=True)
+        can = f"can be trained on{more}" if good else "cannot be trained on before what is marked with -- is fixed"
+        print(f"{self.task} {can}", flush=True)
         return good
 
 

@@ -37,16 +37,13 @@ class Eval:
 
     def run(self) -> int:
         """Evaluate, and compare with random actions and the paper."""
-        from dr_q.policies.watch import compared_with_the_paper, evaluate_policy, returns_text
+        from dr_q.policies.watch import compared_with_the_paper, evaluate_policy
 
-        policy, returns = evaluate_policy(policy_folder(self.run_folder, self.which), self.seed, self.episodes)
+        policy, played = evaluate_policy(policy_folder(self.run_folder, self.which), self.seed, self.episodes)
         chosen = _which(policy, self.seed)
-        print(
-            f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: "
-            f"return {returns_text(returns)} over {len(returns)} episode{'s' if len(returns) > 1 else ''}"
-        )
+        print(f"{policy.task}, {chosen}, {policy.agent_steps:,} agent steps: return {played}")
         of_seeds = list((policy.fresh_returns or policy.returns).values())
-        line = compared_with_the_paper(policy.task, float(returns.mean()), self.episodes, of_seeds)
+        line = compared_with_the_paper(policy.task, float(played.returns.mean()), self.episodes, of_seeds)
         if line:
             print(line)
         return 0
@@ -107,11 +104,10 @@ class Export:
     def run(self) -> int:
         """Export."""
         from dr_q.policies.export import export_policy
-        from dr_q.policies.watch import returns_text
 
-        path = policy_folder(self.run_folder, self.which)
-        done = export_policy(path, self.out, self.seed, self.precision, self.episodes, self.format)
-        played = "" if done.returns is None else f", return {returns_text(done.returns)}"
+        words = (self.seed, self.precision, self.episodes, self.format, self.which)
+        done = export_policy(self.run_folder, self.out, *words)
+        played = "" if done.played is None else f", return {done.played}"
         rounded = "" if done.rounding is None else f"; float16 changed actions by at most {done.rounding:.1e}"
         print(f"{done.folder}: {self.format}, seed {done.seed}, {self.precision}, {done.size / 2**20:.1f} MiB{played}")
         print(f"largest difference from dr-q's own actions {done.difference:.1e}{rounded}; {done.latency}")

@@ -23,27 +23,20 @@ CHECK_STEPS = 500
 """Random steps that a check takes by default."""
 
 
-def check_env(
-    task: Any,
-    steps: int = CHECK_STEPS,
-    timeout: float = DEFAULT_TIMEOUT,
-    give_up: Callable[[Finding], None] | None = None,
-) -> Iterator[Finding]:
+def check_env(task: Any, steps: int = CHECK_STEPS, timeout: float = DEFAULT_TIMEOUT) -> list[Finding]:
     """Look at an environment as a run would before it begins, for longer.
 
     Args:
         task: A task's name, or a callable that makes a Gymnasium environment.
         steps: Random steps to take.
         timeout: Seconds after which a call that does not return has failed. It is interrupted in the main thread only.
-        give_up: Called, from another thread, where the call does not end even then.
 
     Returns:
-        What was looked at, in order, as it is found. `ok` says whether there is nothing to do, `fix` what to do
-        otherwise; where `warning` is true a run can be trained all the same. If the environment fails, the last one is
-        not ok.
+        What was looked at, in order. `ok` says whether there is nothing to do, `fix` what to do otherwise; where
+        `warning` is true a run can be trained all the same. If the environment fails, the last one is not ok.
 
     Raises:
-        TaskError: While it is looked at: it cannot be made, or DR.Q cannot train on it.
+        TaskError: It cannot be made, or DR.Q cannot train on it.
 
     Example:
         ```python
@@ -51,10 +44,13 @@ def check_env(
             print(finding.what, finding.ok, finding.found)
         ```
     """
-    return _look(task, steps, timeout, give_up)
+    return list(look_at_env(task, steps, timeout))
 
 
-def _look(task: Any, steps: int, timeout: float, give_up: Callable[[Finding], None] | None) -> Iterator[Finding]:
+def look_at_env(
+    task: Any, steps: int, timeout: float, give_up: Callable[[Finding], None] | None = None
+) -> Iterator[Finding]:
+    """The same, one after the other; `give_up` is called, from another thread, where a call cannot be interrupted."""
     watched = _Watched(timeout, give_up)
     try:
         with contextlib.closing(watched), interrupting(watched.watchdog), keep_from_exiting(watched.watchdog):
@@ -64,7 +60,7 @@ def _look(task: Any, steps: int, timeout: float, give_up: Callable[[Finding], No
 
 
 def _failed(why: str) -> Finding:
-    return Finding("failed", False, why, "fix the environment: no run can be trained on it")
+    return Finding("failed", False, why, "fix the environment")
 
 
 class _Watched:

@@ -78,7 +78,12 @@ def examine_run(folder: Path) -> Iterator[Finding]:
     yield _looked_at("metrics", lambda: f"times of {len(run_timing(folder))} parts", "remove the line that it names")
     yield _looked_at("policies", lambda: _policies(folder), "resume the run, which writes them at its next evaluation")
     checkpoints = Checkpoints(folder, seeds)
-    steps = checkpoints.steps()
+    try:
+        steps = checkpoints.steps()
+    except OSError as error:
+        found = f"{error.filename} cannot be read: {error.strerror}"
+        yield Finding("checkpoints of the run", False, found, "allow reading it")
+        return
     if not steps:
         yield Finding(
             "checkpoints of the run",
@@ -96,6 +101,8 @@ def _looked_at(what: str, look: Callable[[], str], fix: str) -> Finding:
         return Finding(what, True, look())
     except DrQError as error:
         return Finding(what, False, str(error), fix)
+    except OSError as error:
+        return Finding(what, False, f"{error.filename} cannot be read: {error.strerror}", "allow reading it")
 
 
 def _policies(folder: Path) -> str:

@@ -150,6 +150,11 @@ class OpenedRun:
         rows = len(next(iter(parts.values())))
         if acts.shape != (rows, self.spaces.action.dim):
             raise ConfigError(f"actions of shape {acts.shape}; expected {(rows, self.spaces.action.dim)}, in [-1, 1]")
+        if acts.size and not np.abs(acts).max() <= 1:  # true for NaN
+            raise ConfigError(
+                f"actions up to {np.abs(acts).max():g}; expected [-1, 1], as the agent acts; policy.act gives the "
+                "environment's units, policy.act_unit those of the agent"
+            )
         z_s, z_sa = _z_s_and_z_sa(encoder, batch, jnp.asarray(acts))
         return Latents(np.asarray(z_s), np.asarray(z_sa))
 

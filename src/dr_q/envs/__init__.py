@@ -17,7 +17,7 @@ from dr_q.envs.processes.restarts import RestartedError, Restarts
 from dr_q.envs.processes.seed_envs import MOST_INFO_KEYS
 from dr_q.envs.processes.source import Source
 from dr_q.envs.processes.watchdog import CallInterruptedError, CallWatchdog, interrupting, keep_from_exiting
-from dr_q.envs.protocol import Env, EnvSpec, Step
+from dr_q.envs.protocol import SUCCESS, Env, EnvSpec, Step, closed, scalar
 from dr_q.envs.seeding import stream_seed
 from dr_q.paper import TaskInfo
 
@@ -27,6 +27,7 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "MOST_INFO_KEYS",
     "NOISE_DIMS",
+    "SUCCESS",
     "CallInterruptedError",
     "CallWatchdog",
     "Env",
@@ -43,6 +44,7 @@ __all__ = [
     "Transitions",
     "UnknownIdError",
     "canonical",
+    "closed",
     "cores",
     "default_eval_every",
     "default_steps",
@@ -52,6 +54,7 @@ __all__ = [
     "make_env",
     "open_pool",
     "quiet_destructors",
+    "scalar",
     "stream_seed",
     "suite_tasks",
     "suites",

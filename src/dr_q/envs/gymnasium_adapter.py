@@ -1,19 +1,22 @@
 """Any Gymnasium environment with a finite Box of actions, or with choices, behind the protocol of this package."""
 
 import contextlib
+import importlib
 import json
 import math
 import sys
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import mujoco
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs import registration
 from gymnasium.envs.mujoco import MujocoEnv
 
 from dr_q.envs.probe import where_not_finite
@@ -52,6 +55,8 @@ class GymEnv:
     def __init__(self, make: Callable[[], gymnasium.Env], name: str):
         try:
             self._env = make()
+            if self._env is None:
+                raise TaskError(f"{name} cannot be made: it gave None; is its return missing?")
             if isinstance(self._env, gymnasium.vector.VectorEnv):
                 raise VectorEnvGivenError(self._env, name)
             box, self._space = self._env.action_space, self._env.observation_space
@@ -161,7 +166,8 @@ class GymEnv:
             return {name: self._part(name, at_path(obs, name)) for name in self._leaves}
         except (TypeError, ValueError, KeyError, IndexError):
             pass
-        raise EnvError(f"{self._name} gave an observation {_described(obs)}; its observation space is {self._space}")
+        wrong = _wrong_entry(obs, self._space) or f"{_described(obs)}; its observation space is {self._space}"
+        raise EnvError(f"{self._name} gave an observation {wrong}")
 
     def _part(self, name: str, value: Any) -> np.ndarray:
         """A part of the next observation; its stack of frames if it is an image."""
@@ -216,10 +222,9 @@ def flat_observation(obs: Any, space: spaces.Space) -> np.ndarray:
         return np.concatenate([flat_observation(x, inner) for x, inner in zip(obs, space.spaces, strict=True)])
     if (found := _choices(space)) is not None:
         return one_hot(np.asarray(obs).reshape(len(found[0])), *found)
-    vector = np.asarray(obs, np.float32).reshape(-1)
-    if vector.size != int(np.prod(space.shape or ())):
-        raise ValueError("another size")
-    return vector
+    if np.shape(obs) != (space.shape or ()):  # a policy is given what the environment gives, and knows the space alone
+        raise ValueError("another shape")
+    return np.asarray(obs, np.float32).reshape(-1)
 
 
 def _flat_bounds(space: spaces.Space, *, low: bool) -> np.ndarray:
@@ -234,6 +239,29 @@ def _flat_bounds(space: spaces.Space, *, low: bool) -> np.ndarray:
     return np.full(size, 0.0 if low else 1.0)
 
 
+def _wrong_entry(obs: Any, space: spaces.Space, path: str = "") -> str:
+    """The first entry of a Dict or Tuple that is not of its space, in words; nothing for other spaces."""
+    if isinstance(space, spaces.Dict) and isinstance(obs, Mapping):
+        missing = [key for key in space.spaces if key not in obs]
+        if missing:
+            return f"without '{path}{missing[0]}'; its keys are {', '.join(map(str, obs))}"
+        inner = [(key, obs[key], of) for key, of in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple) and isinstance(obs, tuple | list):
+        if len(obs) != len(space.spaces):
+            where = f" in '{path[:-1]}'" if path else ""
+            return f"with {len(obs)} entries{where}; its space has {len(space.spaces)}"
+        inner = [(str(i), x, of) for i, (x, of) in enumerate(zip(obs, space.spaces, strict=True))]
+    elif not path:
+        return ""
+    else:
+        try:
+            flat_observation(obs, space)
+        except (TypeError, ValueError, KeyError, IndexError):
+            return f"whose '{path[:-1]}' is {_described(obs)}; its space is {space}"
+        return ""
+    return next((found for key, x, of in inner if (found := _wrong_entry(x, of, f"{path}{key}/"))), "")
+
+
 def _described(obs: Any) -> str:
     """What it looks like."""
     return f"with {', '.join(map(str, obs))}" if isinstance(obs, dict) else f"of shape {np.shape(obs)}"
@@ -242,18 +270,65 @@ def _described(obs: Any) -> str:
 def make_registered(env_id: str, render: bool = False) -> gymnasium.Env:
     """A registered environment, `module:Id` included; errors say what to do."""
     drawing: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+    _check_module(env_id)
     with warnings.catch_warnings(), _known_to_mujoco():
         # The paper's Gym tasks are the v4 ones, which Gymnasium keeps and calls out of date.
         warnings.filterwarnings("ignore", message=r".*The environment .* is out of date.*", category=DeprecationWarning)
         try:
             env = gymnasium.make(env_id, **drawing)
         except gymnasium.error.Error as error:
-            raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}") from error
+            unknown = ":" not in env_id and isinstance(error, gymnasium.error.UnregisteredEnv)
+            own = "; an environment of your own is module:Id, with the module that registers it" if unknown else ""
+            raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}{own}") from error
         except ImportError as error:
             raise TaskError(f"Gymnasium cannot make '{env_id}': {_one_line(error)}; install what it names") from error
     if render:
         _follow(env)
     return env
+
+
+def _check_module(env_id: str) -> None:
+    """Import the module of `module:Id`, and refuse one that cannot be found or registers nothing of that name."""
+    module, colon, name = env_id.rpartition(":")
+    if not colon:
+        return
+    if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+        plain = module.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise TaskError(f"'{module}' is not the name of a module; write {plain}:{name}, as in `import {plain}`")
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            return  # something that the module imports: Gymnasium's own message names it
+        here = Path.cwd()
+        raise TaskError(
+            f"there is no module {module}, neither in this folder ({here}) nor among installed packages; change to the "
+            f"folder of {error.name}, or give it in PYTHONPATH"
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise TaskError(f"{module} cannot be imported: {failure(error)}") from error
+    if name in gymnasium.registry or registration.find_highest_version(*_id_parts(name)) is not None:
+        return
+    entries = {known: spec.entry_point for known, spec in gymnasium.registry.items()}
+    own = [known for known, entry in entries.items() if _module_of(entry) == module]
+    others = f"; it registers {', '.join(own[:5])}" if own else ""
+    raise TaskError(
+        f"{module} was imported and registers no {name}{others}; it must call "
+        f'gymnasium.register("{name}", ITS_CLASS, max_episode_steps=...)'
+    )
+
+
+def _id_parts(name: str) -> tuple[str | None, str]:
+    try:
+        namespace, plain, _ = registration.parse_env_id(name)
+    except gymnasium.error.Error:
+        return None, name
+    return namespace, plain
+
+
+def _module_of(entry: Any) -> str:
+    """The module of an entry point of Gymnasium's registry: a text, or the class or function itself."""
+    return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
 
 
 @contextlib.contextmanager

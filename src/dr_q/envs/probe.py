@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dr_q.envs.protocol import Env, EnvSpec, Step
+from dr_q.envs.protocol import SUCCESS, Env, EnvSpec, Step, closed
 from dr_q.kit import EnvError, TaskError
 from dr_q.spaces import ContinuousActions, ObsSpec, Vector, random_unit_action
 
@@ -33,9 +33,15 @@ class Finding:
     """Whether there is nothing to do about it."""
     found: str
     fix: str = ""
-    """What to do where it is not ok."""
+    """What to do; empty where it is ok."""
     warning: bool = False
     """Whether a run can be trained as it is, though it is not ok."""
+
+    def __post_init__(self) -> None:
+        """There is nothing to do about what is ok."""
+        if self.ok:
+            object.__setattr__(self, "fix", "")
+            object.__setattr__(self, "warning", False)
 
 
 _NOT_IN_A_RUN = ("size of observations", "bounds of observations", "ends of episodes")
@@ -64,7 +70,7 @@ def examine(make: Callable[[], Env], steps: int) -> Iterator[Finding]:
     """
     first = make()
     try:
-        yield Finding("made", True, _closed(first.spec.made_from) or "yes")
+        yield Finding("made", True, closed(first.spec.made_from) or "yes")
         yield from _spaces(first.spec)
         seen, seconds = _play(first, steps, _SEED)
         yield Finding("reset and stepped", True, f"{len(seen) - 1} random steps, {seconds * 1000:.2f} ms each")
@@ -131,11 +137,6 @@ class Bounded(Protocol):
     def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The lowest and the highest values of each vector part."""
         ...
-
-
-def _closed(made_from: str) -> str:
-    """`Id: A<B<C` with the brackets closed, for people."""
-    return made_from + ">" * made_from.rpartition(": ")[2].count("<")
 
 
 def _spaces(spec: EnvSpec) -> Iterator[Finding]:
@@ -210,6 +211,27 @@ def _episodes(spec: EnvSpec, seen: list[Step]) -> Iterator[Finding]:
         found = f"no episode ended in {len(seen) - 1} random steps, and the environment declares no limit"
     fix = "evaluations need episodes that end; gymnasium.wrappers.TimeLimit(env, STEPS) limits them, or check longer"
     yield Finding("ends of episodes", not endless, found, fix, warning=True)
+    returns, total = [], 0.0
+    for step in seen[1:]:
+        total += step.reward
+        if step.terminated or step.truncated:
+            returns.append(total)
+            total = 0.0
+    if returns:
+        of = f"{len(returns)} episode{'s' if len(returns) > 1 else ''}"
+        yield Finding("random actions", True, f"mean return {np.mean(returns):.4g} over {of}")
+    yield from _success(seen)
+
+
+def _success(seen: list[Step]) -> Iterator[Finding]:
+    """Whether the environment says that an episode succeeded, in a way that is understood."""
+    said = [step.info[SUCCESS] for step in seen if step.info and SUCCESS in step.info]
+    if not said:
+        return
+    wrong = next((x for x in said if isinstance(x, str | bytes) or np.size(x) != 1), None)
+    found = "info['is_success'] is given" if wrong is None else f"info['is_success'] is {wrong!r}"
+    fix = "give True or False in an episode's last step; it is left out of evaluations otherwise"
+    yield Finding("success", wrong is None, found, fix, warning=True)
 
 
 def _compared(seen: list[Step], again: list[Step]) -> Finding:

@@ -1,6 +1,7 @@
 """The protocol that every simulator implements: numpy in, numpy out, no jax."""
 
 import dataclasses
+import math
 import sysconfig
 import traceback
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ import numpy as np
 from dr_q.kit import EnvError, TaskError
 from dr_q.spaces import ActionSpec, ObsSpec, Spaces
 
+SUCCESS = "is_success"
+"""The entry of `info` that says at an episode's end whether it succeeded."""
 _OURS = Path(__file__).parents[1]
 _PYTHON, _INSTALLED = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib"))
 
@@ -147,3 +150,18 @@ class Env(Protocol):
     def close(self) -> None:
         """Free the simulator's resources."""
         ...
+
+
+def closed(made_from: str) -> str:
+    """`EnvSpec.made_from`, `Id: A<B<C`, with its brackets closed, for people."""
+    return made_from + ">" * made_from.rpartition(": ")[2].count("<")
+
+
+def scalar(value: Any) -> float:
+    """A number, a bool or an array of one; NaN for anything else."""
+    if value is None or isinstance(value, str | bytes) or np.size(value) != 1:
+        return math.nan
+    try:
+        return float(np.reshape(value, ()))
+    except (TypeError, ValueError):
+        return math.nan

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
 
+from dr_q.kit.errors import DamagedFileError
+
 _LONGEST_NAME = 255
 """Bytes of a file's name that file systems allow."""
 
@@ -40,6 +42,22 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with replace_file(path) as part:
         part.write_text(text)
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse a pipe or a device in place of a file: reading it may never end.
+
+    Raises:
+        DamagedFileError: There is one.
+    """
+    if not path.is_file() and not path.is_dir() and path.exists():
+        raise DamagedFileError(f"{path} is not a regular file; remove it, or restore the file from a backup")
+
+
+def read_file(path: Path) -> bytes:
+    """What a file holds; raises what `check_is_file` does."""
+    check_is_file(path)
+    return path.read_bytes()
 
 
 def read_small(path: Path, most: int = 2**20) -> bytes:

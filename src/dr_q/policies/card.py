@@ -8,13 +8,14 @@ import numpy as np
 
 from dr_q import __version__
 from dr_q.config import changed_settings
+from dr_q.envs import closed
 from dr_q.paper import paper_tasks, published_score
 from dr_q.policies.policy import Policy
-from dr_q.policies.watch import returns_text
+from dr_q.policies.watch import PlayedEpisodes
 from dr_q.report.numbers import with_interval
 from dr_q.report.statistics import FEWEST_SEEDS, mean
 from dr_q.settings import callable_name
-from dr_q.spaces import DiscreteActions, Image
+from dr_q.spaces import SINGLE, DiscreteActions, Image
 
 _HELD = {
     "safetensors": "weights in safetensors, for dr-q",
@@ -31,7 +32,7 @@ class CardFacts(NamedTuple):
     precision: str
     size: int
     """Bytes of the weights."""
-    returns: np.ndarray | None
+    played: PlayedEpisodes | None
     """Of fresh episodes."""
     difference: str
     """What the comparison with our own policy found, in a sentence."""
@@ -51,7 +52,7 @@ def model_card(policy: Policy, facts: CardFacts) -> str:
         "## Score",
         "| | return |",
         "|---|---|",
-        *_scores(policy, facts.returns),
+        *_scores(policy, facts.played),
         "",
         "A return with +- is the mean and the standard deviation over episodes; [ , ] is a 95% interval over seeds.",
         "",
@@ -75,7 +76,7 @@ def _header(policy: Policy, facts: CardFacts) -> list[str]:
     """What hubs read, in YAML."""
     kind = "discrete-actions" if isinstance(policy.spaces.action, DiscreteActions) else "continuous-control"
     tags = ["reinforcement-learning", "deep-reinforcement-learning", kind, "dr.q", facts.form]
-    score, spread = _own_score(policy, facts.returns)
+    score, spread = _own_score(policy, None if facts.played is None else facts.played.returns)
     lines = [
         "---",
         "library_name: dr-q",
@@ -124,7 +125,7 @@ def _chosen(policy: Policy) -> str:
     return f" Its last evaluation was the best of {len(returns)} seeds: it says little about the others."
 
 
-def _scores(policy: Policy, returns: np.ndarray | None) -> list[str]:
+def _scores(policy: Policy, played: PlayedEpisodes | None) -> list[str]:
     rows = []
     last = policy.record.get("training", {}).get("evaluation")
     if last is not None:
@@ -141,9 +142,8 @@ def _scores(policy: Policy, returns: np.ndarray | None) -> list[str]:
         what = "mean of the best policies of all" if best else "mean of all"
         when = "measured again on fresh episodes" if best else "then"
         rows.append(f"| {what} {seeds} seeds of the run, {when} | {average}{few} |")
-    if returns is not None:
-        played = f"these weights, {_episodes(len(returns), 'fresh ')} played by dr-q"
-        rows.append(f"| {played} | {returns_text(returns)} |")
+    if played is not None:
+        rows.append(f"| these weights, {_episodes(len(played.returns), 'fresh ')} played by dr-q | {played} |")
     known, published = paper_tasks().get(policy.task), published_score(policy.task)
     if known is not None and published is not None:
         rows.append(f"| the paper's DR.Q after {known.agent_steps:,} steps, mean of ten seeds | {published.mean:g} |")
@@ -213,7 +213,7 @@ def started_from_lines(training: dict[str, Any]) -> list[str]:
             f"SHA-256 {data['sha256'][:16]}."
         )
     for before in training.get("earlier_environments", []):
-        name = " ".join(part for part in (before["task"], before.get("made_from", "")) if part)
+        name = " ".join(part for part in (before["task"], closed(before.get("made_from", ""))) if part)
         lines.append(f"Until agent step {before['until']:,} it was trained in another environment: {name}.")
     return ["", *lines] if lines else []
 
@@ -279,12 +279,16 @@ def _shape(shape: Sequence[int]) -> str:
 
 
 def _observed(policy: Policy) -> str:
-    named = []
-    for name, part in policy.spaces.obs.parts:
-        shape = (part.height, part.width, part.channels) if isinstance(part, Image) else part.frame_shape
-        kind = "uint8" if isinstance(part, Image) else "float32"
-        named.append(f"{name} {kind} {shape}" if len(policy.spaces.obs.parts) > 1 else f"{kind} {shape}")
-    return ", ".join(named)
+    """What the environment gives, by the paths of its entries: `{"arm/angles": float32 (2,), "mode": int64 ()}`."""
+    from dr_q.policies.portable.model import fields, portable_policy
+
+    kinds = {"image": "uint8", "choice": "int64", "number": "float32"}
+    found = {
+        f["path"]: f"{kinds[f['kind']]} {tuple(f['shape'])}" for f in fields(portable_policy(policy, "float32").spec)
+    }
+    if list(found) in ([""], [SINGLE]):
+        return next(iter(found.values()))
+    return "{" + ", ".join(f'"{path}": {kind}' for path, kind in found.items()) + "}"
 
 
 def _own_use(policy: Policy) -> list[str]:

@@ -37,3 +37,9 @@ class EvaluationNoise:
             if rng.random() < self._spec.eval_epsilon:
                 row[:] = random_unit_action(self._spec.action, rng)
         return played.reshape(np.shape(actions))
+
+
+def success_rate(success: np.ndarray) -> float | None:
+    """Share of episodes that succeeded, of those of which the environment says so; None if it says so of none."""
+    known = success[~np.isnan(success)]
+    return float(np.mean(known > 0)) if known.size else None

@@ -26,10 +26,10 @@ from dr_q.policies.portable.check import (
 )
 from dr_q.policies.portable.forms import check_packages, open_form, write_form
 from dr_q.policies.portable.model import Precision, portable_policy
-from dr_q.policies.watch import evaluate_loaded
+from dr_q.policies.watch import PlayedEpisodes, evaluate_loaded
 from dr_q.report import read_results
 from dr_q.report.results import changes_of, train_command
-from dr_q.run_folder import check_new_folder, policy_file, read_run_json, run_of_policy, write_policies
+from dr_q.run_folder import check_new_folder, policy_file, policy_folder, read_run_json, run_of_policy, write_policies
 from dr_q.settings import callable_name
 
 Format = Literal["safetensors", "onnx", "numpy", "torch"]
@@ -44,14 +44,19 @@ class Exported(NamedTuple):
     seed: int
     size: int
     """Bytes of the weights."""
-    returns: np.ndarray | None
-    """Of fresh episodes with these weights; None if none were asked for."""
+    played: PlayedEpisodes | None
+    """Fresh episodes with these weights; None if none were asked for."""
     difference: float
     """The largest from our own policy with the same weights, of actions in [-1, 1]; of logits relative to them."""
     rounding: float | None
     """The largest from our own policy before its weights were rounded to float16; None for float32."""
     latency: Latency
     """Of one action here."""
+
+    @property
+    def returns(self) -> np.ndarray | None:
+        """Of those episodes."""
+        return None if self.played is None else self.played.returns
 
 
 def export_policy(
@@ -61,6 +66,7 @@ def export_policy(
     precision: Precision = "float32",
     episodes: int = 10,
     form: Format = "safetensors",
+    which: Literal["last", "best"] = "last",
 ) -> Exported:
     """Write a run's policy to a folder of its own, with a model card.
 
@@ -68,12 +74,13 @@ def export_policy(
     at all.
 
     Args:
-        path: A run's folder, or a policy folder; `RUN/policy/best` is that of the best policies over time.
+        path: A run's folder, or a policy folder.
         out: The new folder.
         seed: Which of the run's seeds; by default the one whose last evaluation was best.
         precision: Of the weights. Actions are always computed in float32.
         episodes: Fresh episodes played with these weights, for the card; 0 for none.
         form: safetensors for dr-q itself; onnx, numpy and torch for use without dr-q.
+        which: `"last"`: the policy of the run's last evaluation. `"best"`: the best policy of its seed over time.
 
     Returns:
         Where it is, the size of its weights, how much its actions differ from the policy's, and its latency.
@@ -86,7 +93,7 @@ def export_policy(
 
     Example:
         ```python
-        dr_q.export_policy("runs/pendulum", "pendulum", form="onnx")
+        dr_q.export_policy("runs/pendulum", "pendulum", form="onnx", which="best")
         ```
     """
     path, out = Path(path), Path(out)
@@ -95,6 +102,7 @@ def export_policy(
     check_new_folder(out)
     if form != "safetensors":
         check_packages(form)
+    path = policy_folder(path, which)
     policy = load(path, seed)  # refuses weights of another version
     if episodes and callable_name(policy.task):
         raise ConfigError(
@@ -108,17 +116,17 @@ def export_policy(
     part = full_path(out).with_name(f".{out.name}.part")  # there whole or not at all: an evaluation may fail
     shutil.rmtree(part, ignore_errors=True)
     try:
-        returns = evaluate_loaded(seen, episodes) if episodes else None
+        played = evaluate_loaded(seen, episodes) if episodes else None
         observations = sample_observations(written, seen.observations)
         size, difference, took = _write(written, form, precision, part, observations)
         rounding = compare_networks(policy, written, observations).largest if precision == "float16" else None
         said = _checked(form, difference, LARGEST_DIFFERENCE + own_rounding(written, observations), rounding)
-        facts = CardFacts(form, precision, size, returns, said)
+        facts = CardFacts(form, precision, size, played, said)
         (part / "README.md").write_text(model_card(written, facts))
         part.replace(out)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return Exported(out, policy.seed, size, returns, difference.largest, rounding, took)
+    return Exported(out, policy.seed, size, played, difference.largest, rounding, took)
 
 
 def check_choice(name: str, value: str, allowed: Sequence[str]) -> None:

@@ -178,6 +178,8 @@ class Policy:
 
     def _array(self, name: str, part: Part, obs: Any) -> np.ndarray:
         """One part of an observation, or of a batch, as networks take it."""
+        if isinstance(obs, tuple) and len(obs) == 2 and isinstance(obs[1], dict) and not self._takes_tuples:
+            raise ValueError("got a tuple of two, the second a dict: give the observation alone, obs, _ = env.reset()")
         given = self.entry(name, obs)
         x = np.asarray(given) if isinstance(part, Image) else self._joined(part, given)
         batch = _batch_shape(x, part.shape)
@@ -187,6 +189,13 @@ class Policy:
         if isinstance(part, Image) and x.dtype != np.uint8:
             raise ValueError(f"images{of} of {x.dtype}; expected uint8, from 0 to 255")
         return np.asarray(x, part.dtype)
+
+    @property
+    def _takes_tuples(self) -> bool:
+        """Whether the environment's observation space is a Tuple: the first of its entries is at the path 0."""
+        parts = self.spaces.obs.parts
+        inner = [path for _, part in parts if isinstance(part, Vector) for path, _ in part.fields]
+        return any(path.partition("/")[0] == "0" for path in [*(name for name, _ in parts), *inner])
 
     def entry(self, name: str, obs: Any) -> Any:
         """The entry of the environment's observation that belongs to a part, or all of it.

@@ -2,7 +2,9 @@
 
 import contextlib
 import math
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,11 +12,11 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from dr_q.envs import Env, Step, make_env, quiet_destructors, stream_seed
+from dr_q.envs import SUCCESS, Env, Step, make_env, quiet_destructors, scalar, stream_seed
 from dr_q.envs.protocol import failure
 from dr_q.kit import ConfigError, DrQError, EnvError, MissingPackageError, TaskError, ToolError, spelled
 from dr_q.paper import paper_tasks, published_score
-from dr_q.policies.episodes import EvaluationNoise, check_length
+from dr_q.policies.episodes import EvaluationNoise, check_length, success_rate
 from dr_q.policies.policy import Policy, load
 from dr_q.settings import callable_name
 from dr_q.spaces import random_unit_action
@@ -46,10 +48,13 @@ def environment_of(policy: Policy, render: bool = False) -> Env:
 
 
 def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: list[float]) -> str:
-    """A score next to random actions' and the paper's, for the paper's tasks; `of_seeds`: all of the policy's run."""
+    """A score next to that of random actions and, for the paper's tasks, the paper's.
+
+    `of_seeds` are the scores of all seeds of the policy's run.
+    """
     known, published = paper_tasks().get(task), published_score(task)
     if known is None or published is None:
-        return ""
+        return f"random {random_returns(task, episodes).mean():.4g} | this policy {score:.4g}"
     # The paper prints no random score for the DeepMind Control Suite: it is measured.
     random = known.random_score if known.random_score is not None else float(random_returns(task, episodes).mean())
     paper = f"paper's DR.Q {published.mean:g} after {known.agent_steps:,} steps, mean of its seeds"
@@ -60,27 +65,38 @@ def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: li
     return f"random {random:.0f} | this policy {score:.0f} | {paper}: {share:.0f}% of the paper's score"
 
 
-def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, np.ndarray]:
-    """Returns of episodes that no evaluation while training had: by those its seed may have been chosen."""
+class PlayedEpisodes(NamedTuple):
+    """Episodes of a policy, [E] each."""
+
+    returns: np.ndarray
+    success: np.ndarray
+    """Whether each succeeded, by its last `info["is_success"]`; NaN where the environment does not say."""
+
+    def __str__(self) -> str:
+        """Their mean return, its standard deviation over episodes if there are several, and the share of successes."""
+        count, rate = len(self.returns), success_rate(self.success)
+        spread = f" (standard deviation {self.returns.std():.1f})" if count > 1 else ""
+        succeeded = "" if rate is None else f", success {100 * rate:.0f}%"
+        return f"{self.returns.mean():.1f}{spread} over {count} episode{'s' if count > 1 else ''}{succeeded}"
+
+
+def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy, PlayedEpisodes]:
+    """Play episodes that no evaluation while training had: by those its seed may have been chosen."""
     if episodes < 1:
         raise ConfigError(f"{spelled('episodes')} must be at least 1, got {episodes}")
     policy = load(path, seed)
     return policy, evaluate_loaded(policy, episodes)
 
 
-def evaluate_loaded(policy: Policy, episodes: int) -> np.ndarray:
+def evaluate_loaded(policy: Policy, episodes: int) -> PlayedEpisodes:
     """The same of a policy that is loaded."""
     env = environment_of(policy)
     try:
         starts = [stream_seed(policy.seed, "fresh", policy.agent_steps, episode) for episode in range(episodes)]
-        return np.array([_episode(env, start, _act_of(policy)) for start in starts])
+        played = [_episode(env, start, _act_of(policy)) for start in starts]
+        return PlayedEpisodes(*(np.array(x) for x in zip(*played, strict=True)))
     finally:
         env.close()
-
-
-def returns_text(returns: np.ndarray) -> str:
-    """Their mean, with the standard deviation over episodes where there are several."""
-    return f"{returns.mean():.1f}" + (f" +- {returns.std():.1f}" if len(returns) > 1 else "")
 
 
 def random_returns(task: str, episodes: int) -> np.ndarray:
@@ -89,7 +105,7 @@ def random_returns(task: str, episodes: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     try:
         return np.array(
-            [_episode(env, start, lambda _: random_unit_action(env.spec.action, rng)) for start in range(episodes)]
+            [_episode(env, start, lambda _: random_unit_action(env.spec.action, rng))[0] for start in range(episodes)]
         )
     finally:
         env.close()
@@ -99,11 +115,13 @@ def _act_of(policy: Policy) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
     return lambda obs: policy.act_parts({name: x[None] for name, x in obs.items()})[0]
 
 
-def _episode(env: Env, seed: int, act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> float:
-    total, noise = 0.0, EvaluationNoise(env.spec, np.array(seed))
+def _episode(env: Env, seed: int, act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> tuple[float, float]:
+    """The return of an episode, and whether it succeeded."""
+    total, success, noise = 0.0, math.nan, EvaluationNoise(env.spec, np.array(seed))
     for step in _steps(env, env.reset(seed), lambda obs: noise(act(obs))):
         total += step.reward
-    return total
+        success = scalar(step.info.get(SUCCESS))
+    return total, success
 
 
 def _steps(env: Env, obs: dict[str, np.ndarray], act: Callable[[dict[str, np.ndarray]], np.ndarray]) -> Iterator[Step]:
@@ -135,6 +153,41 @@ def frame_schedule(step_seconds: float | None) -> tuple[int, float]:
         return 1, UNKNOWN_FRAMES_PER_SECOND
     every = math.ceil(round(1 / step_seconds / MOST_FRAMES_PER_SECOND, 6))
     return every, 1 / (step_seconds * every)
+
+
+_TRY_TO_DRAW = """
+import sys
+from dr_q.envs import make_env
+try:
+    env = make_env(sys.argv[1], render=True)
+    env.reset(0)
+except Exception:
+    sys.exit(0)  # one that only the training process knows; drawing it will show
+try:
+    env.render((64, 64))
+except Exception as error:
+    print(" ".join(str(error).split()).rstrip(".") or type(error).__name__)
+    sys.exit(3)
+"""
+_SECONDS_TO_DRAW = 120
+
+
+def why_not_drawn(task: str) -> str:
+    """What keeps a task from being drawn, a missing package for instance; empty if nothing is known to.
+
+    It is tried in a process of its own: a driver that fails may end the process, or fail at a second try.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _TRY_TO_DRAW, task]
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_SECONDS_TO_DRAW, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if done.returncode < 0:
+        return f"drawing ended its process with signal {-done.returncode}"
+    return (done.stdout.splitlines() or ["it cannot be drawn"])[-1] if done.returncode else ""
 
 
 def check_video_package() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dr_q.config import PRESETS
+from dr_q.config import PRESETS, is_built_in
 from dr_q.envs.families import known_tasks
 from dr_q.kit import ConfigError, spelled
 from dr_q.paper import (
@@ -357,7 +357,8 @@ def build_report(
         results: Evaluations, of any tasks and presets.
         labelled: The runs that they are from, with their labels: what `labelled_runs` returned.
         say: A function that is called with a line for each part that is computed.
-        base: The preset that others are compared with. Default: `"dr.q"`, or the first preset.
+        base: The preset that others are compared with. Default: `"dr.q"`; where that is missing, the first
+            preset that is built in, or the first.
         at: Agent steps at which scores are taken, or the last evaluation before. Default: the last that all seeds have.
         references: What `read_references` returned; every preset is compared with each.
         compare_at: Agent steps at which references are compared. Default: for each task the last that both sides have.
@@ -382,7 +383,8 @@ def build_report(
     presets = sorted({result.preset for result in results}, key=_preset_order)
     if base is not None and base not in presets:
         raise ConfigError(f"no results of preset '{base}' to compare with; there are {', '.join(presets)}")
-    base = base or ("dr.q" if "dr.q" in presets else presets[0])
+    base = base or next((name for name in presets if name == "dr.q"), None)
+    base = base or next((name for name in presets if is_built_in(name)), presets[0])  # one's own is not the baseline
     if at is not None and not any(result.agent_steps <= at for result in results):
         first = min(result.agent_steps for result in results)
         raise ConfigError(f"no evaluation up to {at:,} steps; the first is at {first:,}")
@@ -706,7 +708,7 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
     found = []
     for (run, label), name in zip(labelled, names, strict=True):
         alone = name if names.count(name) == 1 else f"{run.folder.resolve().parent.name}/{name}"
-        task, versions = run.info["settings"]["task"], run.info.get("versions", {})
+        task, versions = run.info["settings"]["task"], _versions(run.info)
         timing, info = run_timing(run.folder), run.info
         found.append(
             RunSummary(
@@ -724,6 +726,16 @@ def _runs(labelled: Sequence[tuple[RunRecord, str]]) -> list[RunSummary]:
             )
         )
     return found
+
+
+def _versions(info: dict[str, Any]) -> dict[str, Any]:
+    """Those of run.json; the source with those before it, where a run was resumed with another."""
+    versions = info.get("versions", {})
+    before = [(part["source"], part["until"]) for part in info.get("earlier_versions", []) if "source" in part]
+    earlier = [f"{source} until step {until:,}" for source, until in before if source != versions.get("source")]
+    if not earlier:
+        return versions
+    return {**versions, "source": f"{', '.join(earlier)}, then {versions.get('source', 'not recorded')}"}
 
 
 def _command(info: dict[str, Any]) -> str:

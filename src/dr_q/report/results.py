@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.config import changed_settings
+from dr_q.config import changed_settings, is_built_in
 from dr_q.kit import ConfigError, shortened
 from dr_q.run_folder import (
     RunRecord,
@@ -182,15 +182,17 @@ def _short(value: Any) -> str:
 
 def train_command(info: dict[str, Any]) -> str:
     """What makes a run like this one, from its run.json: a command, or a call for a task from a callable."""
-    settings = info["settings"]
+    settings, changed = info["settings"], info.get("changed", {})
     given = {"preset": settings["preset"]} if settings["preset"] != "dr.q" else {}
+    if not is_built_in(settings["preset"]):  # one of a file: what it changes from DR.Q, which everybody has
+        given, changed = {}, changed_settings("dr.q", settings.get("config", {}))
     given["seeds"] = settings["seeds"]
     given |= {"seed": settings["first_seed"]} if settings["first_seed"] else {}
     given |= {name: settings[name] for name in ("steps", "eval_every") if name in settings}
     usual = usual_settings(settings["task"], settings["preset"])
     others = ("eval_episodes", "num_envs", "noise_dims", *STOP_RULES, *STARTING)
     given |= {name: settings[name] for name in others if settings.get(name, usual[name]) != usual[name]}
-    given |= info.get("changed", {})
+    given |= changed
     if own := callable_name(settings["task"]):
         arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"dr_q.train({own}, {arguments})"

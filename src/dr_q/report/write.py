@@ -77,8 +77,9 @@ def write_report(
     (out / "tables" / "profiles.csv").write_text(profiles_csv(report), encoding="utf-8")
     (out / "tables" / "tables.tex").write_text(latex_main(table.name for table in tables), encoding="utf-8")
     for name, draw in FIGURES.items():
-        say(f"figure: {name}")
-        draw(report, out / "figures" / f"{name}.png")
+        path = out / "figures" / f"{name}.png"
+        draw(report, path)
+        say(f"figure: {name}" + ("" if path.exists() else " (nothing to draw)"))
     for suite in curve_grids(report, out / "figures"):
         say(f"figure: curves of {suite}")
     for name in grid_figures(report, out / "figures"):

@@ -13,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from dr_q.kit import DamagedFileError, replace_file, sha256_of
+from dr_q.kit import DamagedFileError, check_is_file, replace_file, sha256_of
 
 _OWN = "dr_q"
 """The one entry of a file's metadata: several would be written in any order, and files must be the same to the byte."""
@@ -75,6 +75,7 @@ def read_belongs_to(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _opened(path: Path):
+    check_is_file(path)
     try:
         with safe_open(path, framework="numpy") as file:
             yield file

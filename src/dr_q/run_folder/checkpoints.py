@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dr_q.kit import DamagedFileError, sha256_of, sync_folder, write_text
+from dr_q.kit import DamagedFileError, check_is_file, sha256_of, sync_folder, write_text
 from dr_q.run_folder.arrays import read_arrays, read_belongs_to, write_arrays
 from dr_q.run_folder.formats import (
     CHECKSUMS_SINCE,
@@ -224,6 +224,7 @@ class StoredCheckpoint:
         path = self._path(name)
         if path in self._verified or not self.has_checksums:
             return
+        check_is_file(path)
         try:
             with path.open("rb") as file:
                 found = sha256_of(file)

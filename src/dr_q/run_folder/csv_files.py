@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError
+from dr_q.kit import DamagedFileError, read_file
 
 _LARGEST = 2**63 - 1
 """Of whole numbers: what arrays hold."""
@@ -33,7 +33,7 @@ def read_table(path: Path) -> Table:
     Raises:
         DamagedFileError: It is not text, no CSV file, or a row has more or fewer values than there are columns.
     """
-    table = parse_table(path.read_bytes(), path)
+    table = parse_table(read_file(path), path)
     for line, row in table.numbered():
         check_values(row, path, line)
     return table

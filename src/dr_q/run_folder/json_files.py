@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import DamagedFileError, shortened
+from dr_q.kit import DamagedFileError, read_file, shortened
 
 _LONGEST_VALUE = 60
 _LARGEST = 2**63 - 1
@@ -107,8 +107,9 @@ class Fields:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object that a file holds; an empty one if it holds no JSON, something else, or one nested too deeply."""
+    content = read_file(path)
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(content)
     except (ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) and _is_flat_enough(record) else {}

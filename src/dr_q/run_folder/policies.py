@@ -21,6 +21,8 @@ BEST_FOLDER = "best"
 """In its policy folder: the best policy of each seed over time."""
 _RECORD = "policy.json"
 _FILE = "seed{seed}.safetensors"
+_EXPORTED = ("policy.onnx", "weights.npz", "weights.pt")
+"""Files of exports that run without dr-q."""
 
 
 def write_policies(
@@ -133,11 +135,22 @@ def policy_folder(path: str | Path, which: str = "last") -> Path:
     return folder / BEST_FOLDER
 
 
+def _why_no_policy(path: Path) -> str:
+    """What is there instead, and what to give."""
+    if not path.is_dir():
+        return "there is no such folder" if not path.exists() else "it is not a folder"
+    if any((path / name).exists() for name in _EXPORTED):
+        return "it is an export that runs without dr-q; its README.md says how to use it"
+    inside = sorted(found.parent.parent.name for found in path.glob(f"*/{POLICY_FOLDER}/{_RECORD}"))
+    if inside:
+        more = f" and {len(inside) - 5} more" if len(inside) > 5 else ""
+        return f"give one of the runs in it: {', '.join(inside[:5])}{more}"
+    return f"expected policy/{_RECORD}; give a run's folder or its policy folder"
+
+
 def _policy_folder(path: str | Path) -> Path:
     folder = Path(path)
     folder = folder if (folder / _RECORD).exists() else folder / POLICY_FOLDER
     if not (folder / _RECORD).exists():
-        raise RunFolderError(
-            f"no policy in {path}: expected policy/{_RECORD}; give a run's folder or its policy folder"
-        )
+        raise RunFolderError(f"no policy in {path}: {_why_no_policy(Path(path))}")
     return folder

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import DamagedFileError, RunFolderError, check_can_make, resume_call, spelled, write_text
+from dr_q.kit import DamagedFileError, RunFolderError, check_can_make, read_file, resume_call, spelled, write_text
 from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.run_folder.tables import EVALS, evaluation_rows
 from dr_q.spaces import spaces_from_json
@@ -159,7 +159,7 @@ def wandb_id(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(path, uuid.uuid4().hex)
     try:
-        name = path.read_text().strip()
+        name = read_file(path).decode().strip()
     except UnicodeDecodeError:
         name = ""
     if re.fullmatch(r"[0-9a-f]{32}", name) is None:
@@ -193,15 +193,15 @@ class RunJson:
         self.earlier_environments: list[dict[str, Any]] = []
         """Those that it had before, each `until` an agent step."""
 
-    def resume(self, agent_steps: int) -> str | None:
+    def resume(self, agent_steps: int) -> dict[str, str]:
         """Count the time of the run that is in the folder already; keep what it ran on, if that was something else.
 
         Returns:
-            The device that it ran on, if that was another.
+            The `device` that it ran on and the digest of the `source`, each if it was another.
         """
         path = self.folder / RUN_JSON
         if not path.exists():
-            return None
+            return {}
         before = read_run_json(self.folder, "versions")
         self._seconds_before = float(before.get("seconds", 0.0))
         self._changed = before.get("changed", self._changed)  # presets may since have changed themselves
@@ -214,8 +214,8 @@ class RunJson:
         if parts and parts[-1] == {"until": agent_steps, **self._versions}:
             parts.pop()
         self._versions_before = parts
-        device = before["versions"].get("device")
-        return None if device == self._versions.get("device") else device
+        was, now = before["versions"], self._versions
+        return {name: was[name] for name in ("device", "source") if name in was and was[name] != now.get(name)}
 
     def write(self, status: str, agent_steps: int, stop_reason: str = "", stopped_by: str = "") -> None:
         """Write it, with why the run was stopped and by which setting.

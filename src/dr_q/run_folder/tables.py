@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.kit import append_whole, replace_file, shortened, write_text
+from dr_q.kit import append_whole, check_is_file, read_file, replace_file, shortened, write_text
 from dr_q.run_folder.csv_files import (
     Table,
     check_values,
@@ -51,6 +51,9 @@ class Evaluation(NamedTuple):
     """Mean length of the episodes, in agent steps."""
     episodes: int
     """Number of episodes."""
+    success_mean: float | None = None
+    """Share of the episodes whose last `info["is_success"]` was true; None where the environment does not say. A file
+    whose evaluations have none of these has no such column."""
 
 
 EVAL_COLUMNS = Evaluation._fields
@@ -73,7 +76,9 @@ class RunTables:
 
     def append_evaluations(self, evaluations: Iterable[Evaluation]) -> None:
         """Rows of evals.csv."""
-        self._append(EVALS, EVAL_COLUMNS, [list(e) for e in evaluations])
+        rows = list(evaluations)
+        columns = EVAL_COLUMNS if any(e.success_mean is not None for e in rows) else EVAL_COLUMNS[:-1]
+        self._append(EVALS, columns, [list(e[: len(columns)]) for e in rows])
 
     def append_metrics(self, columns: Sequence[str], rows: list[list[Any]]) -> None:
         """Rows of metrics.csv."""
@@ -91,7 +96,7 @@ class RunTables:
     def evaluations_text(self) -> str:
         """What evals.csv has, for a checkpoint."""
         path = self.folder / EVALS
-        return path.read_text() if path.exists() else ""
+        return read_file(path).decode() if path.exists() else ""
 
     def go_back(self, agent_steps: int, evaluations: str | None, say: Callable[[str], None]) -> None:
         """Bring the tables to where they were at a checkpoint.
@@ -103,7 +108,7 @@ class RunTables:
         """
         path = self.folder / EVALS
         if evaluations:
-            now = path.read_bytes() if path.exists() else b""
+            now = read_file(path) if path.exists() else b""
             whole = evaluations.encode()
             if not now.startswith(whole):
                 write_text(path, evaluations)
@@ -123,16 +128,17 @@ class RunTables:
         path = self.folder / name
         if not path.exists():
             return
-        text = decoded(path.read_bytes(), path)
+        text = decoded(read_file(path), path)
         header, *rows = text[: text.rfind("\n") + 1].splitlines() or [""]
         if not header:  # killed before its first row was written
             path.unlink()
             return
-        kept = [header]
+        kept, dropped = [header], list[int]()
         columns = header.split(",")
         for number, row in enumerate(rows, start=2):
             values = row.split(",")
             if len(values) != len(columns):
+                dropped.append(number)
                 continue
             step = dict(zip(columns, values, strict=True)).get("agent_steps", "")
             done = whole_number(step) if step.isdecimal() and step.isascii() else None
@@ -141,6 +147,9 @@ class RunTables:
             if done <= agent_steps:
                 kept.append(row)
         write_text(path, "\n".join(kept) + "\n")
+        if dropped and dropped != [len(rows) + 1] and self._warn is not None:  # the last was cut off with its file
+            lines = f"lines {dropped[0]} and {len(dropped) - 1} more" if len(dropped) > 1 else f"line {dropped[0]}"
+            self._warn(f"{path} had too many or too few values in {lines}: removed")
 
     def _append(self, name: str, columns: Sequence[str], rows: list[list[Any]]) -> None:
         self._waiting[name].append((columns, rows))
@@ -258,6 +267,7 @@ def _whole_rows(path: Path, tail: int | None = None) -> Table:
     """
     if not path.exists():
         return Table([], [], [])
+    check_is_file(path)
     with path.open("rb") as file:
         header = file.readline()
         size = file.seek(0, os.SEEK_END)

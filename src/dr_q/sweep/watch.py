@@ -72,6 +72,8 @@ def _row(job: Job, said: dict[str, str]) -> Row:
     """What its files say, and, of a job that does not run, what the driver said."""
     row = Row(job, progress_of(job))
     row.state = "finished" if row.progress.finished else _STATES.get(row.progress.status, "stopped")
+    if row.progress.finished and row.progress.stopped_by:
+        row.note = f"stopped by --{row.progress.stopped_by.replace('_', '-')}"
     if row.state == "running":
         quiet = time.time() - _last_change(job.folder)
         if quiet > _SILENT:

@@ -468,6 +468,10 @@ def on_evaluation_callbacks(function: Callable[[list[Evaluation]], Any] | None) 
     return [] if function is None else [OnEvaluation(function)]
 
 
+OTHER_VALUE = {"stop_at_return": "HIGHER", "patience": "MORE"}
+"""What a resume must give for a rule that stopped the run, so that it does not stop at once."""
+
+
 class StopAtReturn(Callback):
     """Stops a run once the mean return over seeds at an evaluation reaches a threshold."""
 
@@ -478,18 +482,18 @@ class StopAtReturn(Callback):
 
     def on_start(self, event: StartEvent) -> Stop | None:
         """Stop a resumed run that is there already."""
-        return self._stop(" already; to continue, resume with a higher one") if event.resumed else None
+        return self._stop() if event.resumed else None
 
     def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
         """Compare."""
         self._last = (event.agent_steps, event.return_mean)
-        return self._stop("")
+        return self._stop()
 
-    def _stop(self, more: str) -> Stop | None:
+    def _stop(self) -> Stop | None:
         if self._last is None or self._last[1] < self._threshold:
             return None
         reached = f"the mean return at step {self._last[0]:,} is {self._last[1]:.1f}"
-        why = f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached{more}"
+        why = f"{reached}: {spelled('stop_at_return')} {self._threshold:g} is reached"
         return Stop(why, "stop_at_return")
 
     def state(self) -> Any:
@@ -514,7 +518,7 @@ class Patience(Callback):
 
     def on_start(self, event: StartEvent) -> Stop | None:
         """Stop a resumed run that has run out of it already."""
-        return self._stop("; to continue, resume with more") if event.resumed else None
+        return self._stop() if event.resumed else None
 
     def on_evaluation(self, event: EvaluationEvent) -> Stop | None:
         """Count."""
@@ -524,14 +528,14 @@ class Patience(Callback):
             self._best, self._best_at, self._without = event.return_mean, event.agent_steps, 0
         else:
             self._without += 1
-        return self._stop("")
+        return self._stop()
 
-    def _stop(self, more: str) -> Stop | None:
+    def _stop(self) -> Stop | None:
         if self._without < self._patience:
             return None
         best = f"the best mean return was {self._best:.1f} at step {self._best_at:,}"
         many = f"{self._without} evaluation{'s' if self._without > 1 else ''} without a higher one since"
-        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over{more}", "patience")
+        return Stop(f"{best}, with {many}: {spelled('patience')} {self._patience} is over", "patience")
 
     def state(self) -> Any:
         """The best so far and the evaluations since."""

@@ -78,6 +78,7 @@ class Display:
         """The last evaluation of each seed; `training` says how the training episodes since the last one went."""
         scores = " ".join(f"{e.return_mean:.0f}" for e in evaluations)
         mean = sum(e.return_mean for e in evaluations) / len(evaluations)
+        success = [e.success_mean for e in evaluations if e.success_mean is not None]
         if self._progress is not None:
             self._progress.update(self._bar, last=f"return {scores}{self._published}")
         exploring = 0 < evaluations[0].agent_steps <= self._settings.learning_starts
@@ -87,6 +88,7 @@ class Display:
         self.say(
             f"step {evaluations[0].agent_steps:,} of {self._settings.last_step:,}: return {mean:.1f}"
             + (f" (seeds: {scores})" if len(evaluations) > 1 else "")
+            + (f", success {100 * sum(success) / len(success):.0f}%" if success else "")
             + f"{self._published}{rate}"
             + (f" | {training}" if training else "")
         )

@@ -66,7 +66,8 @@ class EpisodeLog:
         self._for_row, self._for_line = _Totals(seeds), _Totals(seeds)
         self.recent: list[list[float]] = [[] for _ in range(seeds)]
         """Returns of each seed's last episodes, oldest first."""
-        self._vectors = tuple(name for name, part in obs.parts if isinstance(part, Vector))
+        self._parts = {name: part for name, part in obs.parts if isinstance(part, Vector)}
+        self._vectors = tuple(self._parts)
         self._raw = tuple(name for name in self._vectors if not _is_normalised(name, config))
         self._observed = np.zeros((4, seeds))
         """Number of values, their sum, the sum of their squares, the largest absolute value."""
@@ -180,12 +181,12 @@ class EpisodeLog:
             np.maximum(before, largest, out=before)
             if not self._warned and name in self._raw and largest.max() >= LARGE_INPUT:
                 self._warned = True
-                component = int(np.abs(obs[name]).max(axis=0).argmax())
-                part = "" if len(self._vectors) == 1 else f" of '{name}'"
+                index = int(np.abs(obs[name].reshape(-1, obs[name].shape[-1])).max(axis=0).argmax())
+                where = self._parts[name].component(index, name)
                 self.too_large = (
-                    f"observations as large as {largest.max():,.0f} (component {component}{part}): networks learn "
-                    f"badly from inputs of that size; train with {spelled('normalise_observations')} {NORMALISE_ALL}, "
-                    "or scale them in the environment"
+                    f"observations as large as {largest.max():,.0f} ({where}): networks learn badly from such inputs; "
+                    f"train with {spelled('normalise_observations')} {NORMALISE_ALL}, or scale them in the "
+                    "environment"
                 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from dr_q.agent import PolicyNetworks
 from dr_q.envs import Pool, RestartedError, stream_seed
 from dr_q.learner import Learner
-from dr_q.policies.episodes import EvaluationNoise, check_length
+from dr_q.policies.episodes import EvaluationNoise, check_length, success_rate
 from dr_q.run_folder import Evaluation
 
 
@@ -23,6 +23,15 @@ class Evaluated(NamedTuple):
     agent_steps: int
     policies: PolicyNetworks
     results: list[Evaluation]
+
+
+class Played(NamedTuple):
+    """Episodes of all seeds, [S, E] each."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    success: np.ndarray
+    """NaN where the environment does not say."""
 
 
 def evaluate(
@@ -40,7 +49,7 @@ def evaluate(
     results are those of an evaluation in which nothing failed.
     """
     episode_seeds = np.array([[stream_seed(s, "evaluation", agent_steps, e) for e in range(episodes)] for s in seeds])
-    returns, lengths = play(pool, learner, policies, episode_seeds, given_up)
+    returns, lengths, success = play(pool, learner, policies, episode_seeds, given_up)
     results = [
         Evaluation(
             seed=seed,
@@ -50,6 +59,7 @@ def evaluate(
             return_std=float(np.std(returns[i])),
             length_mean=float(np.mean(lengths[i])),
             episodes=episodes,
+            success_mean=success_rate(success[i]),
         )
         for i, seed in enumerate(seeds)
     ]
@@ -62,8 +72,8 @@ def play(
     policies: PolicyNetworks,
     episode_seeds: np.ndarray,
     given_up: Callable[[], bool] = lambda: False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns and lengths of episodes of these seeds, [S, E] each; CancelledError once it is given up."""
+) -> Played:
+    """Play episodes of these seeds; CancelledError once it is given up."""
     while True:
         try:
             return _play(pool, learner, policies, episode_seeds, given_up)
@@ -77,7 +87,7 @@ def _play(
     policies: PolicyNetworks,
     episode_seeds: np.ndarray,
     given_up: Callable[[], bool],
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Played:
     obs, noise = pool.evaluate_begin(episode_seeds), EvaluationNoise(pool.spec, episode_seeds)
     running = np.ones(episode_seeds.shape, bool)
     returns, lengths = np.zeros(running.shape), np.zeros(running.shape, np.int64)
@@ -88,7 +98,7 @@ def _play(
         check_length(pool.spec, int(lengths.max()))
         obs, reward, running = pool.evaluate_step(noise(learner.greedy(policies, obs)))
         returns += reward
-    return returns, lengths
+    return Played(returns, lengths, pool.eval_success())
 
 
 class Evaluator:
@@ -125,7 +135,7 @@ class Evaluator:
     def play(self, policies: PolicyNetworks, episode_seeds: np.ndarray, given_up: Callable[[], bool]) -> np.ndarray:
         """Returns of other episodes, [S, E], now; nothing may be under way. CancelledError once they are given up."""
         assert self._pending is None
-        return play(self._pool_to_use(), self._learner, policies, episode_seeds, given_up)[0]
+        return play(self._pool_to_use(), self._learner, policies, episode_seeds, given_up).returns
 
     def give_up(self) -> None:
         """Let what is under way end at its next step, because nobody will take it; returns at once."""

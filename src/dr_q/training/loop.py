@@ -47,7 +47,8 @@ from dr_q.kit import (
 from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load_newest, to_checkpoint
 from dr_q.policies import Policy, policy_of_seed, save_policies
-from dr_q.policies.watch import check_video_package, record_episode
+from dr_q.policies.episodes import LONGEST_EPISODE
+from dr_q.policies.watch import check_video_package, record_episode, why_not_drawn
 from dr_q.run_folder import (
     Checkpoints,
     Evaluation,
@@ -60,6 +61,7 @@ from dr_q.run_folder import (
     last_metrics,
     lock_run_folder,
     read_run_json,
+    source_digest,
     tensorboard_folder,
     tidy_policies,
     video_file,
@@ -67,6 +69,7 @@ from dr_q.run_folder import (
 from dr_q.settings import Execution, Settings
 from dr_q.training.best import BestPolicies, BestPolicy
 from dr_q.training.callbacks import (
+    OTHER_VALUE,
     Callback,
     Callbacks,
     CheckpointEvent,
@@ -210,11 +213,12 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
 
     def hang(error: WorkerError) -> None:
         """From the watchdog's thread: the main thread is in an environment that cannot be interrupted."""
-        if run is not None:
+        ended = run is not None and run.ended  # then it is in close(), and the results are all there
+        if run is not None and not ended:
             run.failed(error)
         if options.may_exit:
-            print(f"dr-q: {error}", file=sys.stderr, flush=True)
-            os._exit(error.exit_code)
+            print(f"dr-q: {error}{', in close()' if ended else ''}", file=sys.stderr, flush=True)
+            os._exit(run.exit_code if run is not None and ended else error.exit_code)
 
     watchdog = CallWatchdog(float(options.env_timeout))
     watchdog.give_up = hang
@@ -247,7 +251,8 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
             finally:
                 run.close()
     finally:
-        pool.close()
+        with interrupting(watchdog):
+            pool.close()
 
 
 class _Run:
@@ -255,6 +260,8 @@ class _Run:
 
     ended: str = ""
     """The status that the run ended with, once it has."""
+    exit_code: int = 0
+    """Of a command whose run has ended."""
 
     def __init__(
         self,
@@ -301,7 +308,7 @@ class _Run:
         self.view.episode_returns = dict(zip(self.seeds, self.episodes.recent, strict=True))
         self.resumed = False
         """Whether it continues from a checkpoint."""
-        self.can_draw = True
+        self.can_draw = self._can_draw()
         """Whether no video has failed in a way that will not pass."""
         self.said_of_video = ""
         self.checked_info = False
@@ -316,12 +323,8 @@ class _Run:
         rows = last_metrics(folder) if resume else []
         self.restarts_before = {int(row["seed"]): int(row.get("env_restarts") or 0) for row in rows}
         """Those of each seed before this process, as far as they were logged."""
-        device_before = self.record.resume(self.step) if resume else None
-        if device_before is not None:
-            self.display.say(
-                f"this run computed on {device_before} so far and continues on "
-                f"{jax.device_count()} x {jax.devices()[0].device_kind}: its results will differ from an unbroken run's"
-            )
+        if resume:
+            self._say_what_changed(self.record.resume(self.step))
         self.display.say("compiling (about 30 s the first time)")
         if self.step == 0:
             encoder_metrics = self._begin(start, signals)
@@ -426,6 +429,8 @@ class _Run:
         told = self.callbacks.failed_in
         if isinstance(error, EnvError | WorkerError) or told:
             what = f"{told} at step {self.step:,}" if told else f"failed at step {self.step:,}"
+            if self.restarts.of_seed:
+                self.display.say(self.restarts.summary())
             self.display.say(f"{what}; once that is fixed, {self._how_to_resume()}")
         with contextlib.suppress(Exception):  # the first error is the one to report
             self._call("on_end", EndEvent, status="failed", stop_reason="")
@@ -491,6 +496,11 @@ class _Run:
         self.record.environment = now
         for note in self.pool.spec.notes:
             self.display.say(note)
+        if self.pool.spec.episode_length is None:
+            self.display.say(
+                f"the environment declares no time limit: an evaluation episode of more than {LONGEST_EPISODE:,} steps "
+                "ends the run with an error; gymnasium.wrappers.TimeLimit(env, STEPS) gives it one"
+            )
 
     def _how_to_resume(self) -> str:
         saved = self.checkpoints.steps()
@@ -628,14 +638,26 @@ class _Run:
                 f"the policies of step {done.agent_steps:,} cannot be written ({why(error)}): they will be with "
                 "the next checkpoint; training continues"
             )
-        values = {f"return/seed{e.seed}": e.return_mean for e in done.results}
-        self.writers.scalars({**values, "return/mean": float(np.mean(list(values.values())))}, done.agent_steps)
+        returns = {e.seed: e.return_mean for e in done.results}
+        success = {e.seed: e.success_mean for e in done.results if e.success_mean is not None}
+        curves = {"return": returns, "success": success}
+        values = {f"{name}/seed{seed}": x for name, of_seeds in curves.items() for seed, x in of_seeds.items()}
+        means = {f"{name}/mean": float(np.mean([*of.values()])) for name, of in curves.items() if of}
+        self.writers.scalars({**values, **means}, done.agent_steps)
         self.display.evaluation(done.results, self.episodes.take_line())
         self._record_video(done)
         policy_of = functools.partial(self._policy_of, done.policies, agent_steps=done.agent_steps)
         what: dict[str, Any] = {"evaluations": done.results, "policy_of": policy_of, "agent_steps": done.agent_steps}
         self._call("on_evaluation", EvaluationEvent, **what)
         self.clock.lap("evaluation")
+
+    def _can_draw(self) -> bool:
+        """Whether videos that were asked for can be made, as far as that is known before anything compiles."""
+        task = self.settings.task
+        why_not = why_not_drawn(task) if self.options.video_every is not None and isinstance(task, str) else ""
+        if why_not:
+            self.display.say(f"there will be no videos: {why_not}; training continues without")
+        return not why_not
 
     def _record_video(self, done: Evaluated) -> None:
         """Record the first seed's policy where a video is due. Whatever goes wrong with it, training continues."""
@@ -776,24 +798,42 @@ class _Run:
             self.display.say(self.restarts.summary())
         if status != "finished":
             why = f": {reason}" if reason else ""
-            self.display.say(f"{status} at step {self.step:,}{why}; resume with: {self._resume_call()}")
-        self.ended = status
-        self._call("on_end", EndEvent, status=status, stop_reason=reason)
+            resume = self._resume_call(stop.rule if stop is not None and reason else "")
+            self.display.say(f"{status} at step {self.step:,}{why}; resume with: {resume}")
         number, restarts = 0 if status == "finished" else signals.received, self.restarts.of_seed.total()
+        self.ended, self.exit_code = status, 128 + number if number else 0
+        self._call("on_end", EndEvent, status=status, stop_reason=reason)
         best = () if self.best is None else self.best.chosen
         return TrainResult(self.folder, status, self.step, self.evaluations, number, restarts, reason, best)
+
+    def _say_what_changed(self, before: dict[str, str]) -> None:
+        """Where a run continues on another device or with other code than it had."""
+        if "device" in before:
+            self.display.say(
+                f"this run computed on {before['device']} so far and continues on "
+                f"{jax.device_count()} x {jax.devices()[0].device_kind}: its results will differ from an unbroken run's"
+            )
+        if "source" in before:
+            self.display.say(
+                f"the source of dr-q was {before['source']} so far and is {source_digest()} now: this run has two "
+                "versions, and run.json names both"
+            )
 
     def _say_where_the_log_is(self) -> None:
         board = tensorboard_folder(self.folder)
         extra = "" if is_installed("tensorboard") else " (pip install 'dr-q[tensorboard]')"
         self.display.say(f"metrics: {self.tables.metrics_path}, or tensorboard --logdir {board}{extra}")
 
-    def _resume_call(self) -> str:
+    def _resume_call(self, rule: str = "") -> str:
+        """What resumes this run; with the setting of the rule that stopped it, which would stop it again."""
         named, callbacks = isinstance(self.settings.task, str), self.options.callbacks
         if named and not callbacks:
-            return f"dr-q train --resume {self.folder}{' --deterministic' if self.options.deterministic else ''}"
+            same = " --deterministic" if self.options.deterministic else ""
+            same += f" --{rule.replace('_', '-')} {OTHER_VALUE[rule]}" if rule in OTHER_VALUE else ""
+            return f"dr-q train --resume {self.folder}{same}"
         same = ", callbacks=THE_SAME_CALLBACKS" if callbacks else ""
         same += ", deterministic=True" if self.options.deterministic else ""
+        same += f", {rule}={OTHER_VALUE[rule]}" if rule in OTHER_VALUE else ""
         return f"dr_q.train({'' if named else 'THE_SAME_CALLABLE, '}resume={str(self.folder)!r}{same})"
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:

@@ -186,17 +186,26 @@ def _from_name(name: str, render: bool) -> Env:
             raise _unknown(name, did_you_mean(name, known or known_tasks()) or other, listed) from None
     if ":" in name:  # Gymnasium imports the module, which registers the environment
         return families()["gym"].make(name, render)
-    if _is_registered(name):
-        raise TaskError(f"unknown task '{name}'; did you mean 'gym/{name}'? List: dr-q tasks")
+    if (spelling := _spelling_of_registered(name)) is not None:
+        raise TaskError(f"unknown task '{name}'; did you mean {spelling}? List: dr-q tasks")
     spellings = ", ".join(family.spelling or f"{family.prefix}/ID" for family in families().values())
     raise _unknown(name, did_you_mean(name, known_tasks()) or f"; a task is {spellings} or module:Id", "dr-q tasks")
 
 
-def _is_registered(name: str) -> bool:
-    """Whether Gymnasium knows a name as it is, or a version of it."""
+def _spelling_of_registered(name: str) -> str | None:
+    """How a name that Gymnasium knows is spelled as a task; None for one that it does not know.
+
+    Only the process that imported a module knows what it registers: `module:Id` has every process import it.
+    """
     import gymnasium
 
-    return name in gymnasium.registry
+    if name not in gymnasium.registry:
+        return None
+    entry: Any = gymnasium.registry[name].entry_point
+    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    if module.partition(".")[0] in ("gymnasium", ""):
+        return f"'gym/{name}'"
+    return f"'MODULE:{name}', with the module that registers it" if module == "__main__" else f"'{module}:{name}'"
 
 
 def _unknown(name: str, hint: str, listed: str) -> TaskError:

@@ -129,6 +129,10 @@ class Pool(Protocol):
         """Start a given training episode of one lane; its first observation, without an axis of lanes."""
         ...
 
+    def eval_success(self) -> np.ndarray:
+        """[S, E]: whether each episode of the last evaluation succeeded; NaN where the environment does not say."""
+        ...
+
     def reward_range(self) -> tuple[float, float]:
         """Lowest and highest reward of training so far, of all seeds."""
         ...
@@ -307,6 +311,10 @@ class _WithArrays:
         reward, running = self._from_lanes(self._arrays.eval_reward), self._from_lanes(self._arrays.eval_running)
         return self._eval_obs(), reward, running.astype(bool)
 
+    def eval_success(self) -> np.ndarray:
+        """Success of the last evaluation's episodes."""
+        return self._from_lanes(self._arrays.eval_success)
+
     def reward_range(self) -> tuple[float, float]:
         """Lowest and highest reward of training so far, of all seeds."""
         return float(self._arrays.reward_range[:, 0].min()), float(self._arrays.reward_range[:, 1].max())
@@ -394,12 +402,21 @@ class InProcessPool(_WithArrays):
     def close(self) -> None:
         """Close the environments."""
         try:
-            for envs in self._envs:
-                envs.close()
+            for group, envs in zip(self._groups, self._envs, strict=False):  # fewer, where one could not be made
+                self._close(group.seed, envs)
         finally:
             self._envs = []
             self._watchdog.close()
             self._cleanup.close()
+
+    def _close(self, seed: int, envs: Lanes) -> None:
+        self._watchdog.begin(seed)
+        try:
+            envs.close()
+        except CallInterruptedError:  # everything is done by then: no reason to lose it
+            self._restarts.say(f"{self._watchdog.error(seed)}, in close(); it was left")
+        finally:
+            self._watchdog.end()
 
     def _make(self, group: Group) -> Lanes:
         self._watchdog.begin(group.seed)

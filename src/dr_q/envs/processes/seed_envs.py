@@ -10,15 +10,13 @@ import numpy as np
 
 from dr_q.envs.probe import where_not_finite
 from dr_q.envs.processes.packet import PacketLayout
-from dr_q.envs.protocol import Env, EnvSpec, Step
+from dr_q.envs.protocol import SUCCESS, Env, EnvSpec, Step, scalar
 from dr_q.envs.seeding import stream_seed
 from dr_q.kit import EnvError
 from dr_q.spaces import Vector
 
 LARGEST = float(np.finfo(np.float32).max)
 """Largest reward, positive or negative: rewards are stored in float32."""
-SUCCESS = "is_success"
-"""The entry of `info` that says at an episode's end whether it succeeded."""
 MOST_INFO_KEYS = 32
 """Entries of `info` that can be asked for."""
 
@@ -54,6 +52,8 @@ class SharedArrays:
     eval_reward: np.ndarray
     eval_running: np.ndarray
     """Whether each evaluation episode runs; before it begins, whether it is to be played."""
+    eval_success: np.ndarray
+    """Whether each evaluation episode succeeded, once it has ended; NaN where the environment does not say."""
     command: np.ndarray
     """What to do: a `Command`."""
     order: np.ndarray
@@ -84,6 +84,7 @@ class SharedArrays:
             **{f"eval_obs/{name}": ((episodes, *part.shape), part.dtype) for name, part in spec.obs.parts},
             "eval_reward": ((episodes,), np.dtype(np.float64)),
             "eval_running": ((episodes,), flag),
+            "eval_success": ((episodes,), np.dtype(np.float64)),
             "command": ((), flag),
             "order": ((), count),
             "answer": ((), count),
@@ -140,6 +141,8 @@ class SeedEnvs:
         self._info_keys = info_keys
         self._env = make()
         self._eval: list[Env] = []
+        self._eval_steps: dict[int, int] = {}
+        """Steps that each evaluation episode has taken."""
         self._episode = 0
         self._lowest = self._highest = 0.0
         self._actions: list[np.ndarray] = []
@@ -192,25 +195,29 @@ class SeedEnvs:
 
     def evaluate_begin(self, arrays: SharedArrays) -> None:
         """Start the evaluation episodes that `eval_running` marks, each with its seed."""
-        for i in np.flatnonzero(arrays.eval_running):
+        for i in np.flatnonzero(arrays.eval_running).tolist():
             while len(self._eval) <= i:
                 self._eval.append(self._make())
             seed = int(arrays.eval_seed[i])
             obs = self._eval[i].reset(seed)
-            self._check_obs(obs, lambda seed=seed: f"the reset of the evaluation episode of seed {seed}")
+            self._eval_steps[i], arrays.eval_success[i] = 0, np.nan
+            self._check_obs(obs, lambda seed=seed: f"reset(seed={seed}), in an evaluation")
             _write(arrays.eval_obs, obs, i)
         arrays.eval_reward[:] = 0
 
     def evaluate_step(self, arrays: SharedArrays) -> None:
         """One step of the evaluation episodes that still run."""
         arrays.eval_reward[:] = 0
-        for i in np.flatnonzero(arrays.eval_running):
+        for i in np.flatnonzero(arrays.eval_running).tolist():
             step = self._eval[i].step(_usable(arrays.eval_action[i]))
-            seed = int(arrays.eval_seed[i])
-            self._check(step, lambda seed=seed: f"the evaluation episode of seed {seed}")
+            seed, n = int(arrays.eval_seed[i]), self._eval_steps[i]
+            self._check(step, lambda n=n, seed=seed: f"step {n} after reset(seed={seed}), in an evaluation")
+            self._eval_steps[i] += 1
             _write(arrays.eval_obs, step.obs, i)
             arrays.eval_reward[i] = step.reward
             arrays.eval_running[i] = not (step.terminated or step.truncated)
+            if not arrays.eval_running[i]:
+                arrays.eval_success[i] = scalar(step.info.get(SUCCESS))
 
     def close(self) -> None:
         """Close all environments."""
@@ -254,16 +261,6 @@ class SeedEnvs:
 def _write(views: dict[str, np.ndarray], obs: dict[str, np.ndarray], where: Any = ...) -> None:
     for name, view in views.items():
         view[where] = obs[name]
-
-
-def scalar(value: Any) -> float:
-    """A number, a bool or an array of one; NaN for anything else."""
-    if value is None or isinstance(value, str | bytes) or np.size(value) != 1:
-        return math.nan
-    try:
-        return float(np.reshape(value, ()))
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _usable(action: np.ndarray) -> np.ndarray:
