@@ -23,7 +23,8 @@ def evaluations(folder):
 def metrics(folder):
     """The rows of every metrics.csv below the folder, with the run that they are of."""
     files = sorted(Path(folder).rglob("metrics.csv"))
-    return pd.concat([pd.read_csv(file).assign(run=file.parent.name) for file in files], ignore_index=True)
+    named = [pd.read_csv(file).assign(run=str(file.parent.relative_to(folder))) for file in files]
+    return pd.concat(named, ignore_index=True)
 
 
 def main(folder, out):
@@ -35,7 +36,8 @@ def main(folder, out):
     print(final.round(1))
 
     logged = metrics(folder)
-    print(logged.groupby("run")[["critic_loss", "encoder_loss", "q_mean"]].last().round(3))
+    last = logged.groupby(["run", "seed"])[["critic_loss", "encoder_loss", "q_mean"]].last()
+    print(last.groupby("run").mean().round(3))  # the mean over seeds
 
     curves = table.groupby(["task", "preset", "agent_steps"])["return"].mean()
     figure = Figure(figsize=(8, 5), layout="constrained")
