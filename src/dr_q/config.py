@@ -667,6 +667,8 @@ def preset(name: str, **changes: Any) -> Config:
 
 def preset_changes(name: str) -> dict[str, Any]:
     """What a preset, or several joined by +, change from DR.Q."""
+    if not isinstance(name, str):
+        raise ConfigError(f"{spelled('preset')} must be the name of a preset, got {name!r}")
     found: dict[str, Any] = {}
     for part in name.split("+"):
         if part not in PRESETS:

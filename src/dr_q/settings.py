@@ -434,6 +434,8 @@ def usual_settings(task: str, preset_name: str) -> dict[str, Any]:
 
 def default_checkpoint_every(steps: int) -> int:
     """Agent steps between checkpoints of a run of so many steps: short runs have some, too."""
+    if isinstance(steps, bool) or not isinstance(steps, int):  # refused as soon as settings are made of it
+        return CHECKPOINT_EVERY
     return min(CHECKPOINT_EVERY, max(1_000, steps // 5))
 
 

@@ -152,7 +152,11 @@ def test_a_simulator_that_fails_always_uses_up_its_restarts(kind, signals):
     ("how", "error", "said"),
     [
         ("interrupts", EnvError, r"^seed 3: the environment raised KeyboardInterrupt: \(.*toys.py, line \d+\)$"),
-        ("exits", WorkerError, r"^the simulator of seed 3 died \(exit code 1\); it said: GeneratorExit$"),
+        (
+            "exits",
+            EnvError,
+            r"^seed 3: your environment failed in step\(action\): GeneratorExit: \(.*toys.py, line \d+\)$",
+        ),
     ],
 )
 def test_whatever_an_environment_raises_in_its_own_process_is_one_line(how, error, said, tmp_path, capfd):

@@ -10,12 +10,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 import dr_q
 from dr_q import replay as rp
 from dr_q.cli import main
 from dr_q.envs import make_env
+from dr_q.kit import DamagedFileError
 from dr_q.learner import LearnerSpec
 from dr_q.learner.saving import load_newest
 from dr_q.run_folder import FORMAT, Checkpoints, read_arrays, read_rows, read_run_json, write_arrays
@@ -275,6 +278,34 @@ def test_doctor_checks_the_files_of_a_run(copy, capsys):
     assert f"dr-q train --resume {copy} uses the newest checkpoint that is whole" in wrong[1]
     assert main(["doctor", str(copy.parent)]) == 2
     assert "is not a run: it has no run.json" in capsys.readouterr().err
+
+
+def test_changed_weights_of_a_policy_are_refused(copy, capsys):
+    """Also where the file can still be read."""
+    file = copy / "policy" / "seed1.safetensors"
+    arrays = safetensors.numpy.load_file(file)
+    name = next(iter(arrays))
+    with safetensors.safe_open(file, "numpy") as opened:
+        said = opened.metadata()
+    changed = {**arrays, name: arrays[name] + np.float32(1e-3)}
+    safetensors.numpy.save_file(changed, file, said)
+    assert main(["doctor", str(copy)]) == 1
+    assert f"{file} is damaged: its weights differ from their checksum" in capsys.readouterr().out
+    with pytest.raises(DamagedFileError, match="its weights differ from their checksum"):
+        dr_q.load(copy, seed=1)
+    dr_q.load(copy, seed=0)
+    safetensors.numpy.save_file(arrays, file)  # as earlier versions wrote it
+    dr_q.load(copy, seed=1)
+
+
+def test_doctor_compares_evaluations_with_the_checkpoint(copy, capsys):
+    file = copy / "evals.csv"
+    lines = file.read_text().splitlines(keepends=True)
+    row = lines[1].split(",")
+    file.write_text("".join([lines[0], ",".join([*row[:3], "12.5", *row[4:]]), *lines[2:]]))
+    assert main(["doctor", str(copy)]) == 1
+    wrong = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("ok ")]
+    assert wrong[0].startswith(f"--  evaluations: {file} differs from its copy in the checkpoint of step 120")
 
 
 @pytest.mark.parametrize("damage", damages.DAMAGES)

@@ -10,7 +10,7 @@ import dr_q
 from dr_q.cli.options import argument, option, options_of, preset_file, use_presets
 from dr_q.cli.output import say
 from dr_q.config import MOST_STEPS, Config
-from dr_q.kit import check_can_write
+from dr_q.kit import check_can_write, output_file
 from dr_q.kit.errors import FAILURE
 from dr_q.settings import Execution, Settings
 
@@ -129,7 +129,8 @@ class Bench:
         print(figures.markdown())
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)
-            self.json.write_text(json.dumps(dataclasses.asdict(figures), indent=1) + "\n")
+            with output_file(self.json) as part:
+                part.write_text(json.dumps(dataclasses.asdict(figures), indent=1) + "\n")
         return 0
 
 

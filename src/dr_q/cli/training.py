@@ -46,6 +46,7 @@ class Train:
         """Train."""
         started = time.monotonic()  # before libraries are loaded
         from dr_q.training import api
+        from dr_q.training.display import silence_output
 
         use_presets(self.preset_file)
         outcome = api.train(
@@ -60,5 +61,8 @@ class Train:
             **self.execution,
             **self.algorithm,
         )
-        print(f"{outcome.status}: {outcome.folder}")
+        try:
+            print(f"{outcome.status}: {outcome.folder}", flush=True)
+        except OSError:  # a full disk under a log, or no reader: the run has ended as it says all the same
+            silence_output()
         return 128 + outcome.signal if outcome.signal else 0

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import dr_q
 from dr_q.kit import DamagedFileError, DrQError, RunFolderError, is_installed
 from dr_q.run_folder import (
+    EVALS,
     Checkpoints,
     evaluation_rows,
+    evaluations_begin_with,
     policy_file,
     policy_folder,
     policy_record,
@@ -72,9 +74,7 @@ def examine_run(folder: Path) -> Iterator[Finding]:
         yield Finding("settings and status", False, str(error), "take it from a backup")
         return
     yield Finding("settings and status", True, "can be read")
-    yield _looked_at(
-        "evaluations", lambda: f"{len(evaluation_rows(folder))} rows", "resume the run, which restores them"
-    )
+    yield _looked_at("evaluations", lambda: _evaluations(folder, seeds), "resume the run, which restores them")
     yield _looked_at("metrics", lambda: f"times of {len(run_timing(folder))} parts", "remove the line that it names")
     yield _looked_at("policies", lambda: _policies(folder), "resume the run, which writes them at its next evaluation")
     checkpoints = Checkpoints(folder, seeds)
@@ -103,6 +103,23 @@ def _looked_at(what: str, look: Callable[[], str], fix: str) -> Finding:
         return Finding(what, False, str(error), fix)
     except OSError as error:
         return Finding(what, False, f"{error.filename} cannot be read: {error.strerror}", "allow reading it")
+
+
+def _evaluations(folder: Path, seeds: list[int]) -> str:
+    """The newest checkpoint that can be read has a copy of all rows up to it."""
+    found = f"{len(evaluation_rows(folder))} rows"
+    checkpoints = Checkpoints(folder, seeds)
+    for step in reversed(checkpoints.steps()):
+        try:
+            copied = checkpoints.read(step).evaluations
+        except DamagedFileError:
+            continue
+        if not copied:
+            break
+        if not evaluations_begin_with(folder, copied):
+            raise DamagedFileError(f"{folder / EVALS} differs from its copy in the checkpoint of step {step:,}")
+        return f"{found}, those up to step {step:,} as in the checkpoint"
+    return found
 
 
 def _policies(folder: Path) -> str:

@@ -20,7 +20,7 @@ from gymnasium.envs import registration
 from gymnasium.envs.mujoco import MujocoEnv
 
 from dr_q.envs.probe import where_not_finite
-from dr_q.envs.protocol import EnvSpec, Step, VectorEnvError, VectorEnvGivenError, failure
+from dr_q.envs.protocol import EnvSpec, Step, VectorEnvError, VectorEnvGivenError, failure, message_of
 from dr_q.kit import EnvError, TaskError
 from dr_q.spaces import (
     SINGLE,
@@ -108,8 +108,14 @@ class GymEnv:
             number = float(reward)
         except (TypeError, ValueError):
             raise EnvError(f"{self._name}: step(action) gave {reward!r} as a reward, expected a number") from None
+        ends = []
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            try:
+                ends.append(bool(value))
+            except (TypeError, ValueError):
+                raise EnvError(f"{self._name}: step(action) gave {value!r} as {name}, expected True or False") from None
         said = info if isinstance(info, dict) else {}
-        return Step(self._observe(obs), number, bool(terminated), bool(truncated), said)
+        return Step(self._observe(obs), number, ends[0], ends[1], said)
 
     def bounds(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The lowest and the highest values of each vector part that the observation space declares."""
@@ -149,9 +155,9 @@ class GymEnv:
             found = call()
         except VectorEnvError:  # of which this is one environment
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             # Gymnasium's own wrappers unpack what an environment gives.
-            unpacked = isinstance(error, ValueError) and "values to unpack" in str(error)
+            unpacked = isinstance(error, ValueError) and "values to unpack" in message_of(error)
             hint = f"; {what} must give ({', '.join(gives)})" if unpacked else ""
             raise EnvError(f"{self._name} failed in {what}: {failure(error)}{hint}") from error
         if not isinstance(found, tuple) or len(found) != len(gives):

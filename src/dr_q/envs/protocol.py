@@ -25,7 +25,15 @@ def failure(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if _is_theirs(Path(f.filename))]
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {error}{place}"
+    return f"{type(error).__name__}: {message_of(error)}{place}"
+
+
+def message_of(error: BaseException) -> str:
+    """The text of an error; an error of somebody's own may fail to give one."""
+    try:
+        return str(error)
+    except Exception as why:
+        return f"its text cannot be shown ({type(why).__name__})"
 
 
 def _is_theirs(file: Path) -> bool:

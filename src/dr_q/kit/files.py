@@ -1,6 +1,7 @@
 """Atomic writes: a file is there whole or not at all, and on the disk when the call returns. Checksums, names."""
 
 import contextlib
+import csv
 import errno
 import hashlib
 import os
@@ -8,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import Any
 
 from dr_q.kit.errors import DamagedFileError
 
@@ -41,7 +43,24 @@ def _name(error: BaseException, path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with replace_file(path) as part:
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def output_file(path: Path) -> Iterator[Path]:
+    """A path to write what a user asked for to: `replace_file` through links, devices and pipes as they are."""
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    with replace_file(full_path(path)) as part:
+        yield part
+
+
+@contextlib.contextmanager
+def output_csv(path: Path) -> Iterator[Any]:
+    """A writer of CSV rows to an `output_file`."""
+    with output_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        yield csv.writer(file, lineterminator="\n")
 
 
 def check_is_file(path: Path) -> None:

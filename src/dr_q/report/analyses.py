@@ -1,6 +1,5 @@
 """Figures and tables of the paper's analyses: latent state-actions, priorities by age, information."""
 
-import csv
 import itertools
 import math
 import textwrap
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dr_q.kit import output_csv
 from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.numbers import with_interval
 from dr_q.report.statistics import FEWEST_SEEDS, MeanCurve, mean, mean_curve
@@ -402,7 +402,6 @@ def _note(figure: Any, text: str) -> None:
 
 def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with output_csv(path) as writer:
         writer.writerow(head)
         writer.writerows(rows)

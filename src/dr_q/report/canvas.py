@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dr_q.kit import output_file
 from dr_q.report.statistics import Estimate
 from dr_q.report.style import style
 
@@ -89,7 +90,8 @@ def save_figure(figure: Any, title: str, path: Path) -> None:
         # A letter that the font does not have is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         about = {"Software": "dr-q report"} if path.suffix == ".png" else {}
-        figure.savefig(path, dpi=DPI, metadata=about)
+        with output_file(path) as part:
+            figure.savefig(part, dpi=DPI, metadata=about, format=path.suffix.removeprefix(".") or "png")
 
 
 def plain_text(text: str) -> str:

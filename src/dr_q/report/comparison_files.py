@@ -1,11 +1,10 @@
 """Comparisons with a reference as two CSV files, and back: what can be shown without the reference's own seeds."""
 
-import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import shortened
+from dr_q.kit import output_csv, shortened
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.compare import Comparison, TaskComparison
 from dr_q.report.model import Curve, suite_of
@@ -120,8 +119,7 @@ def _suite_difference(row: dict[str, Any]) -> SuiteDifference:
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with output_csv(path) as writer:
         writer.writerow(columns)
         for row in rows:
             writer.writerow([f"{x:.9g}" if isinstance(x, float) else x for x in row])

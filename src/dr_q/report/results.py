@@ -1,13 +1,12 @@
 """Results in one tidy format, task, preset, seed, agent_steps, return: from runs, from folders of runs, from files."""
 
-import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_q.config import changed_settings, is_built_in
-from dr_q.kit import ConfigError, shortened
+from dr_q.kit import ConfigError, output_csv, shortened
 from dr_q.run_folder import (
     RunRecord,
     find_runs,
@@ -281,8 +280,7 @@ def write_results(results: Iterable[Result], path: Path) -> None:
     results = list(results)
     extra = list(dict.fromkeys(name for result in results for name in result.more))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with output_csv(path) as writer:
         writer.writerow([*COLUMNS, *extra])
         for result in results:
             writer.writerow([*result[:4], repr(float(result.score)), *(result.more.get(name, "") for name in extra)])

@@ -1,10 +1,9 @@
 """A report's folder, and the files of an experiment's claims."""
 
-import csv
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dr_q.kit import RunFolderError, check_can_make, spelled
+from dr_q.kit import RunFolderError, check_can_make, output_csv, spelled, write_text
 from dr_q.report.claims import Judgement, preset_curve
 from dr_q.report.figures import FIGURES, curve_grids, grid_figures, reference_figures
 from dr_q.report.html import GENERATOR, page
@@ -65,17 +64,17 @@ def write_report(
     for path in _files(out):
         path.unlink(missing_ok=True)
     say("page")
-    (out / "index.html").write_text(page(report), encoding="utf-8")
+    write_text(out / "index.html", page(report))
     write_results(results, out / "results.csv")
     say("tables")
     tables = tables_of(report)
     for table in tables:
-        (out / "tables" / f"{table.name}.csv").write_text(csv_text(table), encoding="utf-8")
+        write_text(out / "tables" / f"{table.name}.csv", csv_text(table))
         text = "\n".join(latex_text(part) for part in latex_pages(table))
-        (out / "tables" / f"{table.name}.tex").write_text(text, encoding="utf-8")
-    (out / "tables" / "curves.csv").write_text(curves_csv(report), encoding="utf-8")
-    (out / "tables" / "profiles.csv").write_text(profiles_csv(report), encoding="utf-8")
-    (out / "tables" / "tables.tex").write_text(latex_main(table.name for table in tables), encoding="utf-8")
+        write_text(out / "tables" / f"{table.name}.tex", text)
+    write_text(out / "tables" / "curves.csv", curves_csv(report))
+    write_text(out / "tables" / "profiles.csv", profiles_csv(report))
+    write_text(out / "tables" / "tables.tex", latex_main(table.name for table in tables))
     for name, draw in FIGURES.items():
         path = out / "figures" / f"{name}.png"
         draw(report, path)
@@ -103,8 +102,7 @@ def _files(out: Path) -> list[Path]:
 
 def write_curves(results: Sequence[Result], presets: Sequence[str], path: Path) -> None:
     """Every point of the figure of claims."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with output_csv(path) as writer:
         writer.writerow(["task", "preset", "agent_steps", "seeds", "mean", "low", "high"])
         for task in dict.fromkeys(result.task for result in results):
             for preset in presets:
@@ -115,8 +113,7 @@ def write_curves(results: Sequence[Result], presets: Sequence[str], path: Path) 
 
 def write_verdicts(judged: Iterable[Judgement], path: Path) -> None:
     """Every verdict on a claim, with the difference behind it."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with output_csv(path) as writer:
         writer.writerow(["task", "statement", "verdict", "why", "agent_steps", "difference", "low", "high"])
         for j in judged:
             writer.writerow([*j[:5], *(f"{x:.6g}" for x in j.difference)])

@@ -42,9 +42,11 @@ from dr_q.run_folder.record import (
 )
 from dr_q.run_folder.source import source_digest
 from dr_q.run_folder.tables import (
+    EVALS,
     Evaluation,
     RunTables,
     evaluation_rows,
+    evaluations_begin_with,
     has_learnt,
     last_evaluations,
     last_metrics,
@@ -54,6 +56,7 @@ from dr_q.run_folder.tables import (
 
 __all__ = [
     "BEST_FOLDER",
+    "EVALS",
     "FORMAT",
     "POLICY_FOLDER",
     "Checkpoint",
@@ -70,6 +73,7 @@ __all__ = [
     "checkpoint_steps",
     "damaged_line",
     "evaluation_rows",
+    "evaluations_begin_with",
     "find_runs",
     "finite_number",
     "has_learnt",

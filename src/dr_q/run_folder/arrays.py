@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import errno
+import hashlib
 import json
 import stat
 from collections.abc import Mapping
@@ -56,6 +57,16 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """
     with _opened(path) as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+
+
+def arrays_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of arrays by name, wherever they are kept."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        x = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {x.dtype} {x.shape}\n".encode())
+        digest.update(x.tobytes())
+    return digest.hexdigest()
 
 
 def read_belongs_to(path: Path) -> dict[str, Any]:

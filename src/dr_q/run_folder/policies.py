@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import ConfigError, RunFolderError, spelled, write_text
-from dr_q.run_folder.arrays import read_arrays, write_arrays
+from dr_q.kit import ConfigError, DamagedFileError, RunFolderError, spelled, write_text
+from dr_q.run_folder.arrays import arrays_digest, read_arrays, read_belongs_to, write_arrays
 from dr_q.run_folder.formats import FORMAT, check_format, upgrade_policy_record, upgrade_weights
 from dr_q.run_folder.json_files import Fields, read_json
 from dr_q.spaces import Spaces, spaces_from_json, spaces_to_json
@@ -21,6 +21,8 @@ BEST_FOLDER = "best"
 """In its policy folder: the best policy of each seed over time."""
 _RECORD = "policy.json"
 _FILE = "seed{seed}.safetensors"
+_DIGEST = "weights_sha256"
+"""In the metadata of a file of weights. Files of earlier versions have none."""
 _EXPORTED = ("policy.onnx", "weights.npz", "weights.pt")
 """Files of exports that run without dr-q."""
 
@@ -38,7 +40,8 @@ def write_policies(
     """
     folder.mkdir(parents=True, exist_ok=True)
     for seed, weights in by_seed.items():
-        write_arrays(folder / _FILE.format(seed=seed), dict(weights))
+        # In the file itself: a kill between these files and the record must not make whole files look damaged.
+        write_arrays(folder / _FILE.format(seed=seed), dict(weights), {_DIGEST: arrays_digest(weights)})
     whole = {**record, "format": FORMAT, "spaces": spaces_to_json(spaces)}
     write_text(folder / _RECORD, json.dumps(whole, indent=1) + "\n")
 
@@ -108,8 +111,19 @@ def step_of_seed(record: Mapping[str, Any], seed: int) -> int:
 
 
 def read_policy_weights(file: Path, record: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The weights in a file of a policy folder, under the names of this version."""
-    return upgrade_weights(read_arrays(file), record.get("format", 1))
+    """The weights in a file of a policy folder, under the names of this version.
+
+    Raises:
+        DamagedFileError: If the file cannot be read, or its weights are not those that were written.
+    """
+    weights = read_arrays(file)
+    written = read_belongs_to(file).get(_DIGEST)
+    if written is not None and written != arrays_digest(weights):
+        raise DamagedFileError(
+            f"{file} is damaged: its weights differ from their checksum; take it from a backup, export again, or "
+            "resume the run, which writes its policies at the next evaluation"
+        )
+    return upgrade_weights(weights, record.get("format", 1))
 
 
 def policy_folder(path: str | Path, which: str = "last") -> Path:

@@ -108,12 +108,10 @@ class RunTables:
         """
         path = self.folder / EVALS
         if evaluations:
-            now = read_file(path) if path.exists() else b""
-            whole = evaluations.encode()
-            if not now.startswith(whole):
+            if not evaluations_begin_with(self.folder, evaluations):
                 write_text(path, evaluations)
                 say(f"{path} was damaged; it is restored from the checkpoint of step {agent_steps:,}")
-            elif now != whole:
+            elif read_file(path) != evaluations.encode():
                 write_text(path, evaluations)  # what came after the checkpoint is done again
             self._drop_after(METRICS, agent_steps)
         else:
@@ -200,6 +198,12 @@ class RunTables:
             writer.writeheader()
             writer.writerows(before)
         return head
+
+
+def evaluations_begin_with(folder: Path, copied: str) -> bool:
+    """Whether evals.csv has what a checkpoint copied of it, unchanged."""
+    path = folder / EVALS
+    return path.exists() and read_file(path).startswith(copied.encode())
 
 
 def evaluation_rows(folder: Path) -> list[dict[str, str]]:

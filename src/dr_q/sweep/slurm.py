@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_q.config import settings_of
-from dr_q.kit import ConfigError, check_can_write, full_path, read_small
+from dr_q.kit import ConfigError, check_can_write, full_path, read_small, write_text
 from dr_q.settings import STOP_RULES, Execution, option_name
 from dr_q.sweep.driver import CPUS_BESIDE_SIMULATORS
 from dr_q.sweep.estimate import longest_first
@@ -285,7 +285,7 @@ def _check_new(options: SweepOptions, file: Path) -> None:
 
 def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    write_text(file, text)
     file.chmod(0o755)
 
 

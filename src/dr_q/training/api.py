@@ -109,11 +109,14 @@ def train(
     run, changes = _of(settings, _RUN_FIELDS), _of(settings, settings_of(Config))
     given = {"preset": preset, "seeds": seeds, "first_seed": seed, **run}
     given = {name: value for name, value in given.items() if value is not None}
+    for name, path in (("out", out), ("resume", resume)):
+        if path is not None and not isinstance(path, str | Path):
+            raise ConfigError(f"{spelled(name)} must be the path of a folder, got {path!r}")
     if resume is not None:
         rules = {name: given.pop(name) for name in STOP_RULES if name in given}
         refuse_changes(Path(resume), task, {**given, **changes}, out, new_environment=new_environment)
         chosen = resume_settings(Path(resume), task, steps, new_environment=new_environment)
-        return run_loop(dataclasses.replace(chosen, **rules), Path(resume), options, resume=True)
+        return _run_in(Path(resume), dataclasses.replace(chosen, **rules), options, resume=True)
     if new_environment:
         raise ConfigError(
             f"{spelled('new_environment')} is for {spelled('resume')}; a new run takes the task that you name"
@@ -123,7 +126,12 @@ def train(
             "no task given; name one (dr-q tasks lists them) or pass a callable that makes an environment"
         )
     chosen = make_settings(task, preset_name=given.pop("preset", "dr.q"), changes=changes, steps=steps, **given)
-    return run_loop(chosen, Path(out) if out is not None else default_folder(chosen), options)
+    return _run_in(Path(out) if out is not None else default_folder(chosen), chosen, options, resume=False)
+
+
+def _run_in(folder: Path, settings: Settings, options: Options, *, resume: bool) -> TrainResult:
+    """Run in that very folder, also if an environment changes the current one."""
+    return run_loop(settings, folder.absolute(), options, resume=resume)._replace(folder=folder)
 
 
 _RUN_FIELDS = [name for name in RUN_SETTINGS if name not in ("first_seed", "seeds", "steps")]

@@ -1,6 +1,7 @@
 """What a run shows: a bar of progress in a terminal, plain lines elsewhere."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,17 @@ from dr_q.settings import Settings
 from dr_q.training.plan import Plan
 
 
+class _Terminal(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would end the process with exit code 1
+
+
 class Display:
     """A bar in a terminal, plain lines elsewhere."""
 
     def __init__(self, settings: Settings, quiet: bool = False):
         self._settings = settings
-        self._console = Console(stderr=False, soft_wrap=True)
+        self._console = _Terminal(stderr=False, soft_wrap=True)
         self._quiet = quiet
         self._progress: Progress | None = None
         self._bar: Any = None
@@ -45,10 +51,17 @@ class Display:
             self._progress.start()
 
     def say(self, text: str) -> None:
-        """A line. A full disk under the standard output is no reason to end a run; a reader that left is one."""
-        if not self._quiet:
-            with _full_disk_ignored():
+        """A line. Neither a full disk under the standard output nor a reader that left is a reason to end a run."""
+        if self._quiet:
+            return
+        with unwritable_output_ignored():
+            try:
                 self._console.print(text, highlight=False, markup=False)
+            except BrokenPipeError:
+                self._quiet = True
+                silence_output()
+                with contextlib.suppress(OSError):
+                    print("dr-q: nobody reads the output any more; training continues without it", file=sys.stderr)
 
     def plan(self, plan: Plan) -> None:
         """What goes where; only how much in all where everything is in one memory."""
@@ -106,18 +119,21 @@ class Display:
         """End the bar."""
         if self._progress is not None:
             self._progress.stop()
-        with _full_disk_ignored():
+        with unwritable_output_ignored():
             sys.stdout.flush()
 
 
 @contextlib.contextmanager
-def _full_disk_ignored() -> Iterator[None]:
-    try:
+def unwritable_output_ignored() -> Iterator[None]:
+    """Where a run tells of what it does: that nobody can be told changes nothing of it."""
+    with contextlib.suppress(OSError):
         yield
-    except BrokenPipeError:
-        raise
-    except OSError:
-        pass
+
+
+def silence_output() -> None:
+    """Let what is still to be printed, and what Python has kept of it, go nowhere."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it is closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def settings_budget(settings: Settings) -> int:
