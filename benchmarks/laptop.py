@@ -6,13 +6,14 @@
 
 Runs alternate: for each seed and task every algorithm, one after the other, on the same cores, with the default
 settings of its library. A run ends at the first evaluation (every 1,000 agent steps, five episodes) that reaches the
-task's target, or at its last step; then it counts as not reached. Seconds are those of the whole process, from its
-start to its end: imports, compiling and evaluations are in them, as a user waits for them too.
+task's target, at its last step, or after five minutes; then it counts as not reached. Seconds are those of the whole
+process, from its start to its end: imports, compiling and evaluations are in them, as a user waits for them too.
 
 `quick-half` is `quick` with half the encoder updates and half the batch.
 """
 
 import argparse
+import contextlib
 import csv
 import os
 import statistics
@@ -31,6 +32,8 @@ TASKS = {
 }
 """Return to reach, and agent steps at the most. Of DeepMind Control 80% of DR.Q's published final score; of
 InvertedPendulum the threshold that Gymnasium registers. They were set before the runs."""
+LIMIT = 300
+"""Seconds of a run at the most."""
 OURS = {"quick": {}, "quick-half": {"encoder_updates": 125, "batch_size": 64}}
 OTHERS = ("sb3-sac", "sbx-sac", "sbx-crossq")
 NAMES = {
@@ -85,11 +88,11 @@ def run(out: Path, others: Path, seeds: list[int], cores: str) -> None:
                 folder.mkdir(parents=True)
                 print(task, f"seed {seed}", name, end=" ", flush=True)
                 before = time.monotonic()
-                with (folder / "log").open("w") as log:
+                with (folder / "log").open("w") as log, contextlib.suppress(subprocess.TimeoutExpired):
                     subprocess.run(
                         ["taskset", "-c", cores, *command_of(name, task, seed, folder, others)],
                         env={**os.environ, "NPROC": threads, "OMP_NUM_THREADS": threads, "JAX_PLATFORMS": "cpu"},
-                        check=True, stdout=log, stderr=log,
+                        check=True, stdout=log, stderr=log, timeout=LIMIT,
                     )  # fmt: skip
                 seconds = time.monotonic() - before
                 (evals,) = folder.glob("**/evals.csv")
@@ -109,7 +112,7 @@ def table(rows: list[dict[str, str]]) -> str:
         cells = []
         for name in NAMES:
             own = [row for row in rows if (row["algorithm"], row["task"]) == (name, task)]
-            good = [row for row in own if row["reached"] == "True"]
+            good = [row for row in own if row["reached"] == "True" and float(row["seconds"]) <= LIMIT]
             if not own:
                 cells.append("")
             elif not good:

@@ -773,6 +773,7 @@ OTHER_LIBRARIES = {
     "eval_freq": "eval_every",
     "gradient_steps": "replay_ratio",
     "target_update_interval": "target_period",
+    "callback": "callbacks",
 }
 """What Stable-Baselines3, CleanRL and others call a setting, and its name here."""
 

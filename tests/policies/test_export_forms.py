@@ -1,8 +1,10 @@
 """Exports without dr-q: in ONNX Runtime, PyTorch and NumPy they act as the policy does, for whatever it observes."""
 
+import ast
 import dataclasses
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +141,73 @@ def player(form: str, folder: Path) -> Any:
         return np.asarray(found["action"])[0]
 
     return act
+
+
+@pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
+@pytest.mark.parametrize("make", [Arm, Camera, mixed_toys.Nested])
+def test_the_card_of_an_onnx_export_runs_as_it_stands(make, tmp_path, monkeypatch):
+    """Frames are handed from call to call: an observation at a time, it acts as the policy does."""
+    policy = policy_of(make, tmp_path / "run")
+    export_policy(tmp_path / "run", tmp_path / "out", None, "float32", 0, "onnx")
+    monkeypatch.chdir(tmp_path / "out")
+    code = Path("README.md").read_text().partition("session = onnxruntime")[2].partition("```")[0]
+    code = "import numpy as np\nimport onnxruntime\nsession = onnxruntime" + code
+    env, names = make(), []
+    for name in re.findall(r'"([^"]+)": \.\.\.', code):
+        names.append(name)
+        code = code.replace(f'"{name}": ...', f'"{name}": read({name!r})')
+    assert names
+    seen, acted = [env.reset(seed=0)[0]], []
+
+    def read(name):
+        path = name.removeprefix("obs/")
+        x = np.asarray(at_path(seen[-1], path) if isinstance(seen[-1], dict | tuple) else seen[-1])
+        return (x if x.dtype in (np.uint8, np.int64) else x.astype(np.float32))[None]
+
+    def send(action):
+        acted.append(np.asarray(action)[0])
+        seen.append(env.step(env.action_space.sample())[0])
+        return len(acted) < 5
+
+    if "while True" in code:
+        exec(
+            code.replace("while True", "going = True\nwhile going").replace(
+                "    ...  #", "    going = send(action)  #"
+            ),
+            {"read": read, "send": send},
+        )
+    else:
+        exec(code + "\nsend(action)", {"read": read, "send": send})
+    episode = policy.episode()
+    for obs, action in zip(seen, acted, strict=False):
+        np.testing.assert_allclose(action, np.asarray(episode.act(obs)), atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch"])
+def test_the_code_of_an_export_is_for_old_computers_too(form):
+    """Python 3.8: robots have it. It was run with 3.8 and 3.9; here it is read."""
+    file = Path(export.__file__).with_name("portable") / f"{form}_policy.py"
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+    assert len(file.read_text().splitlines()) < 100
+    newer = ("removeprefix", "removesuffix", "strict", "pairwise")  # names of 3.9 and 3.10
+    for node in ast.walk(tree):
+        assert not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)), "X | Y as a type is of 3.10"
+        name = getattr(node, "attr", None) or getattr(node, "arg", None)
+        assert name not in newer, f"line {getattr(node, 'lineno', '?')}: {name}"
+
+
+@pytest.mark.parametrize("form", ["numpy", pytest.param("torch", marks=needs["torch"])])
+def test_an_export_refuses_what_is_not_finite(form, tmp_path):
+    policy_of(Arm, tmp_path / "run")
+    export_policy(tmp_path / "run", tmp_path / "out", None, "float32", 0, form)
+    act = player(form, tmp_path / "out")
+    obs = Arm.observation_space.sample()
+    bad = (
+        {key: np.full_like(x, np.nan) for key, x in obs.items()} if isinstance(obs, dict) else np.full_like(obs, np.nan)
+    )
+    act(obs)
+    with pytest.raises(ValueError, match=r"observation '.*': got float32 .*nan.* expected .* finite"):
+        act(bad)
 
 
 @each_form

@@ -101,10 +101,10 @@ def test_training_begins_with_all_of_it_and_in_its_units(saved):
     theirs = critic_from_torch(read_state_dict(folder / "value.pt"), activation="elu")
     for name, x in named_arrays(theirs).items():
         np.testing.assert_array_equal(named_arrays(agents.online.critic)[name][1], x)
-    with pytest.raises(dr_q.ConfigError, match=r"has networks of critic_hidden 24; got 16: give the former"):
+    with pytest.raises(dr_q.ConfigError, match=r"has other networks than critic_hidden 16: give critic_hidden=24"):
         read_initial_weights(str(folder / "policy"), preset("dr.q", **{**SIZES, "critic_hidden": 16}), spaces, [0])
     changed = preset("dr.q", **SIZES, reward_range=(-3.0, 3.0))
-    with pytest.raises(dr_q.ConfigError, match=r"has networks of reward_range -10.0 10.0; got -3.0 3.0"):
+    with pytest.raises(dr_q.ConfigError, match=r"other networks than reward_range -3.0 3.0: give reward_range=.-10.0, 10.0."):
         read_initial_weights(str(folder / "policy"), changed, spaces, [0])
 
 

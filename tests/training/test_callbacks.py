@@ -474,3 +474,53 @@ def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch):
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     exec(compile("\n".join(blocks), "docs/callbacks.md", "exec"), {})
+
+
+class Misnamed(dr_q.Callback):
+    """Has a hook of Stable-Baselines3."""
+
+    def _on_step(self) -> bool:
+        return False
+
+
+class Mistyped(dr_q.Callback):
+    """Has a hook that there is not."""
+
+    def on_evaluate(self, event):
+        return dr_q.Stop("never")
+
+
+@pytest.mark.parametrize(
+    ("callback", "said"),
+    [
+        (
+            Misnamed(),
+            "Misnamed has a method _on_step, which is no hook and would never be called; did you mean 'on_step'",
+        ),
+        (Mistyped(), "Mistyped has a method on_evaluate, which is no hook .* did you mean 'on_evaluation'"),
+    ],
+)
+def test_methods_that_only_look_like_hooks_are_refused(callback, said):
+    with pytest.raises(dr_q.ConfigError, match=said):
+        dr_q.train(toys.Walk, callbacks=callback)
+    with pytest.raises(dr_q.ConfigError, match="unknown setting 'callback'; did you mean 'callbacks'"):
+        dr_q.train(toys.Walk, callback=callback)
+
+
+class Watches(dr_q.Callback):
+    """Without a state."""
+
+    def on_evaluation(self, event):
+        return None
+
+
+def test_a_resume_without_the_callbacks_of_the_run_says_so(tmp_path, capsys):
+    run = tmp_path / "run"
+    dr_q.train(toys.Walk, steps=80, out=run, callbacks=[Watches()], **SETTINGS)
+    assert read_run_json(run)["callbacks"] == ["Watches"]
+    dr_q.train(toys.Walk, resume=run, steps=120, callbacks=[Watches()])
+    assert "until now this run had" not in capsys.readouterr().out
+    dr_q.train(toys.Walk, resume=run, steps=160)
+    said = "until now this run had the callback Watches; this resume has not: to keep it, resume from Python with"
+    assert said in capsys.readouterr().out
+    assert "callbacks" not in read_run_json(run)

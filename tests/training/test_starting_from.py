@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -181,8 +182,9 @@ def test_several_seeds_take_those_of_the_same_number(source, tmp_path):
     [
         (toys.Bandit, {}, "is an agent of callable:tests.envs.toys.Walk with observations obs (1,); this environment's "
          "are obs (8,): choose an agent of the same spaces"),
-        (toys.Walk, {"zs_dim": 8, "zsa_dim": 8, "actor_hidden": 4, "critic_hidden": 4}, "has networks of zs_dim 16, "
-         "zsa_dim 16, actor_hidden 16, critic_hidden 16; got 8, 8, 4, 4: give the former"),
+        (toys.Walk, {"zs_dim": 8, "zsa_dim": 8, "actor_hidden": 4, "critic_hidden": 4}, "has other networks "
+         "than zs_dim 8, zsa_dim 8, actor_hidden 4, critic_hidden 4: give zs_dim=16, zsa_dim=16, actor_hidden=16, "
+         "critic_hidden=16"),
         (toys.Walk, {"init": "nowhere"}, "init nowhere is not a folder; give a run's folder or a policy's"),
         (toys.Walk, {"prefill": "nowhere.npz"}, "prefill nowhere.npz is not there; give a run's folder, an .npz file"),
         (toys.Bandit, {"init": None, "prefill": "SOURCE"}, "has observations obs (1,) and actions of 1 number; this "
@@ -337,7 +339,7 @@ def test_what_environments_cannot_share_evenly_is_left_out(tmp_path):
         (bad(observations=np.zeros((30, 3))), "has observations (3,); this environment has obs (1,)"),
         (bad(observations=np.zeros((29, 1))), "'observations' has shape (29, 1), expected 30 rows"),
         (bad(observations=np.full((30, 1), np.inf), next_observations=np.full((30, 1), np.inf)),
-         "observation 'obs' of transition 0 is NaN or infinite"),
+         "the observation of transition 0 is NaN or infinite in component 0"),
         (shuffled(), "has no window of 5 transitions to learn from: after 29 of its rows the next one does not follow"),
         (bad(observations=np.zeros((30, 1)), terminations=np.zeros(30)), "has no window of 5 transitions"),
     ],
@@ -660,3 +662,54 @@ def test_a_warm_up_that_does_nothing_is_said(tmp_path, capsys):
 def test_new_environment_needs_a_run_to_resume(tmp_path):
     with pytest.raises(dr_q.ConfigError, match="new_environment is for resume"):
         dr_q.train(toys.Walk, out=tmp_path / "run", new_environment=True)
+
+
+class Joints(toys.Toy):
+    """Two entries, which are joined in one vector."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "joints": gymnasium.spaces.Box(-9, 9, (3,), np.float32),
+            "target": gymnasium.spaces.Box(-9, 9, (2,), np.float32),
+        }
+    )
+
+    def observe(self):
+        return {"joints": np.full(3, self.t, np.float32), "target": np.zeros(2, np.float32)}
+
+    def outcome(self, action):
+        return 1.0, False, self.t == 9
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"joints": (7, 1)}, "the observation of transition 7 is NaN or infinite in 'joints'[1]; leave it out"),
+        ({"target": None}, "has observations joints (3,); this environment has joints (3,), target (2,): it must be"),
+    ],
+)
+def test_prior_data_name_the_entry_of_a_dict_that_is_wrong(changed, said, tmp_path):
+    rows = {}
+    for when in ("observations", "next_observations"):
+        rows[f"{when}/joints"] = np.tile(np.arange(10.0)[:, None] + (when != "observations"), (3, 3))
+        rows[f"{when}/target"] = np.zeros((30, 2))
+    for name, at in changed.items():
+        if at is None:
+            del rows[f"observations/{name}"], rows[f"next_observations/{name}"]
+        else:
+            rows[f"observations/{name}"][at] = np.nan
+    ends = np.arange(30) % 10 == 9
+    more = {"actions": np.zeros((30, 1)), "rewards": np.ones(30), "terminations": ends & False, "truncations": ends}
+    np.savez(tmp_path / "data.npz", **rows, **more)
+    with pytest.raises(dr_q.DrQError, match=re.escape(said)):
+        dr_q.train(Joints, prefill=str(tmp_path / "data.npz"), steps=40, out=tmp_path / "run", **tiny.RUN, **tiny.SIZES)
+
+
+def test_a_warm_up_is_not_called_exploration(source, tmp_path, capsys):
+    settings = {**tiny.RUN, **tiny.SIZES, "quiet": False}
+    del settings["exploration_steps"]
+    dr_q.train(toys.Walk, init=str(source), steps=40, warmup_steps=60, out=tmp_path / "run", **settings)
+    said = capsys.readouterr().out
+    assert "all 40 steps are warm-up; give more steps than warmup_steps, 60, or fewer of those\n" in said
+    assert "warming up" in said
+    assert "explor" not in said

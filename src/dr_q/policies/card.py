@@ -250,12 +250,24 @@ def _onnx_use(policy: Policy) -> list[str]:
     after = []
     if stacked:
         rows.append(f"| `{FIRST}` | bool | [batch]; true where an episode begins |")
-        given.append(f'"{FIRST}": np.array([True])')
+        given.append(f'"{FIRST}": np.array([first])')
     for part in stacked:
         before, output = frames_name(part)
         rows.append(f"| `{before}` | as `{output}` | the last call's output `{output}`; zeros at first |")
-        given.append(f'"{before}": ...')
         after.append(f"`{output}` is the stack of the last {part['stack']} frames: give it to the next call.")
+    call = f'(action,) = session.run(["action"], {{{", ".join(given)}}})  # a batch; in the environment\'s units'
+    lines = [call]
+    if stacked:  # frames must be given back, or the first image would be repeated for ever
+        outputs = [output for _, output in map(frames_name, stacked)]
+        shapes = "{x.name: np.zeros((1, *x.shape[1:]), np.uint8) for x in session.get_inputs() if x.name in inputs}"
+        lines = [
+            f"inputs = {[before for before, _ in map(frames_name, stacked)]}",
+            f"frames, first = {shapes}, True",
+            "while True:  # one episode",
+            f'    action, *after = session.run(["action", *{outputs}], {{{", ".join(given)}, **frames}})',
+            "    frames, first = dict(zip(inputs, after)), False",
+            "    ...  # send the action, read the sensors again",
+        ]
     raw = "logits" if spec["action"]["kind"] == "discrete" else "unit_action"
     return [
         "```python",
@@ -263,7 +275,7 @@ def _onnx_use(policy: Policy) -> list[str]:
         "import onnxruntime",
         "",
         'session = onnxruntime.InferenceSession("policy.onnx")',
-        f'(action,) = session.run(["action"], {{{", ".join(given)}}})  # a batch; in the environment\'s units',
+        *lines,
         "```",
         "| input | type | shape |",
         "|---|---|---|",

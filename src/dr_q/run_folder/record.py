@@ -126,6 +126,7 @@ _KINDS: dict[str, Callable[[Fields, str], Any]] = {
     "stop_reason": Fields.text,
     "stopped_by": Fields.text,
     "started_from": _read_started_from,
+    "callbacks": Fields.texts,
     "environment": lambda fields, name: _read_environment(fields.inner(name)),
     "earlier_environments": _read_earlier_environments,
 }
@@ -188,6 +189,8 @@ class RunJson:
         """Agent steps of the run's newest checkpoint, if it has one."""
         self.started_from: dict[str, Any] = {}
         """What it started from, `init` and `prefill`, if anything."""
+        self.callbacks: list[str] = []
+        """Names of the callbacks that a caller of `train` gave."""
         self.environment: dict[str, Any] = {}
         """What identifies its environment."""
         self.earlier_environments: list[dict[str, Any]] = []
@@ -236,6 +239,7 @@ class RunJson:
             "seconds": round(self._seconds_before + time.perf_counter() - self._start, 2),
             **({"earlier_versions": self._versions_before} if self._versions_before else {}),
             **({"started_from": self.started_from} if self.started_from else {}),
+            **({"callbacks": self.callbacks} if self.callbacks else {}),
             **({"environment": self.environment} if self.environment else {}),
             **({"earlier_environments": self.earlier_environments} if self.earlier_environments else {}),
         }

@@ -93,7 +93,9 @@ def train(
     """
     started = time.monotonic() if started is None else started
     settings = current_names(settings, Settings, Execution, Config)
-    check_names(settings, {*_RUN_FIELDS, *settings_of(Execution), "seed", "seeds", "steps", "preset", "out"})
+    check_names(
+        settings, {*_RUN_FIELDS, *settings_of(Execution), "seed", "seeds", "steps", "preset", "out", *_OF_PYTHON}
+    )
     if on_evaluation is not None and not callable(on_evaluation):
         raise ConfigError(f"on_evaluation must be a function of a list of evaluations, got {on_evaluation!r}")
     execution = _of(settings, settings_of(Execution))
@@ -134,6 +136,8 @@ def _run_in(folder: Path, settings: Settings, options: Options, *, resume: bool)
     return run_loop(settings, folder.absolute(), options, resume=resume)._replace(folder=folder)
 
 
+_OF_PYTHON = ("callbacks", "on_evaluation", "resume", "quiet", "new_environment")
+"""Arguments of `train` that are no settings, for hints."""
 _RUN_FIELDS = [name for name in RUN_SETTINGS if name not in ("first_seed", "seeds", "steps")]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dr_q.kit import ConfigError, DamagedFileError, TrainingError, shortened, spelled
+from dr_q.kit import ConfigError, DamagedFileError, TrainingError, did_you_mean, shortened, spelled
 from dr_q.policies import Policy
 from dr_q.run_folder import Evaluation
 from dr_q.settings import Settings
@@ -378,6 +378,10 @@ class Callbacks:
         if first is not None:
             raise first
 
+    def names(self) -> list[str]:
+        """Of all callbacks, in their order."""
+        return list(self._named)
+
     def states(self) -> dict[str, Any]:
         """Of all callbacks that have one, by name."""
         found = {}
@@ -435,7 +439,23 @@ def given_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     for one in several:
         if not isinstance(one, Callback):
             raise ConfigError(f"callbacks must be objects of subclasses of dr_q.Callback, got {one!r}")
+        _check_hooks(one)
     return tuple(several)
+
+
+def _check_hooks(callback: Callback) -> None:
+    """Refuse methods that look like hooks and would never be called."""
+    for name in dir(callback):
+        if not name.lstrip("_").startswith("on_") or hasattr(Callback, name):
+            continue
+        if name in vars(callback) or not callable(getattr(type(callback), name, None)):
+            continue
+        meant = name.lstrip("_")
+        hint = f"; did you mean '{meant}'?" if meant in _HOOKS else did_you_mean(meant, _HOOKS)
+        raise ConfigError(
+            f"{callback.name} has a method {name}, which is no hook and would never be called{hint}; hooks: "
+            f"{', '.join(_HOOKS)}"
+        )
 
 
 def info_keys_of(callbacks: Sequence[Callback], most: int) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class Display:
         self._progress: Progress | None = None
         self._bar: Any = None
         self._first: tuple[float, int] | None = None
+        self._before_learning = "exploring" if settings.config.exploration_steps else "warming up"
         score = published_score(settings.task_name)
         self._published = f", paper {score.mean:g} at {settings_budget(settings):,}" if score else ""
         if not quiet and self._console.is_terminal:
@@ -79,7 +80,7 @@ class Display:
         now = time.perf_counter()
         if agent_steps < self._settings.learning_starts:  # which says nothing of how fast it will learn
             if self._progress is not None:
-                self._progress.update(self._bar, completed=agent_steps, rate="exploring")
+                self._progress.update(self._bar, completed=agent_steps, rate=self._before_learning)
             return
         if self._first is None:
             self._first = (now, agent_steps)
@@ -95,7 +96,7 @@ class Display:
         if self._progress is not None:
             self._progress.update(self._bar, last=f"return {scores}{self._published}")
         exploring = 0 < evaluations[0].agent_steps <= self._settings.learning_starts
-        rate = ", exploring" if exploring else ""
+        rate = f", {self._before_learning}" if exploring else ""
         if self._first is not None and evaluations[0].agent_steps > self._first[1]:
             rate = f", {self._rate(evaluations[0].agent_steps)}"
         self.say(

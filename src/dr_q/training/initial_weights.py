@@ -166,18 +166,30 @@ def _check_spaces(source: str, there: Spaces, here: Spaces, task: str) -> None:
 def described(spec: Any) -> str:
     """A space in few words: sizes and kinds."""
     if hasattr(spec, "parts"):
-        return ", ".join(f"{name} {part.shape}" for name, part in spec.parts)
+        return ", ".join(described for name, part in spec.parts for described in _entries(name, part))
     if not hasattr(spec, "low"):
         return f"of choices {spec.choices}"
     return f"of {len(spec.low)} number{'s' if len(spec.low) > 1 else ''}"
 
 
+def _entries(name: str, part: Any) -> list[str]:
+    """A part, or the entries of a Dict that are joined in it."""
+    fields = [(path, shape) for path, shape in getattr(part, "fields", ()) if path]
+    return [f"{path} {tuple(shape)}" for path, shape in fields] or [f"{name} {part.shape}"]
+
+
 def _check_config(source: str, there: Config, here: Config, names: Sequence[str]) -> None:
     differing = [name for name in names if getattr(there, name) != getattr(here, name)]
     if differing:
-        shown = ", ".join(f"{spelled(name)} {_words(getattr(there, name))}" for name in differing)
-        got = ", ".join(_words(getattr(here, name)) for name in differing)
-        raise ConfigError(f"{spelled('init')} {source} has networks of {shown}; got {got}: give the former")
+        got = ", ".join(f"{spelled(name)} {_words(getattr(here, name))}" for name in differing)
+        raise ConfigError(f"{spelled('init')} {source} has other networks than {got}: give {_given(there, differing)}")
+
+
+def _given(config: Config, names: Sequence[str]) -> str:
+    """Settings as they are given: on the command line, or in Python."""
+    if spelled("init").startswith("--"):
+        return " ".join(f"{spelled(name)} {_words(getattr(config, name))}" for name in names)
+    return ", ".join(f"{name}={getattr(config, name)!r}" for name in names)
 
 
 def _words(value: Any) -> str:

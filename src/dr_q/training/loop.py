@@ -319,6 +319,7 @@ class _Run:
         self.health = Health(self.config, self.seeds, self.learner, self.display.say, self._last_checkpoint)
         self.record.started_from = dict(start.record)
         self._note_environment(resume=resume)
+        self._note_callbacks(resume=resume)
         arrived, encoder_metrics = self._resume() if resume else (None, None)
         rows = last_metrics(folder) if resume else []
         self.restarts_before = {int(row["seed"]): int(row.get("env_restarts") or 0) for row in rows}
@@ -342,11 +343,12 @@ class _Run:
     def _say_limits(self) -> None:
         """Say what the run will not do."""
         if self.settings.steps <= self.settings.learning_starts:
-            name = "exploration_steps" if self.config.exploration_steps else "warmup_steps"
+            explores = self.config.exploration_steps > 0
+            name, are = ("exploration_steps", "explore") if explores else ("warmup_steps", "are warm-up")
+            quick = " (preset quick explores for 1,000)" if explores else ""
             self.display.say(
-                f"nothing will be learnt: all {self.settings.steps:,} steps explore; give more {spelled('steps')} than "
-                f"{spelled(name)}, {self.settings.learning_starts:,}, or fewer of those (preset quick explores for "
-                "1,000)"
+                f"nothing will be learnt: all {self.settings.steps:,} steps {are}; give more {spelled('steps')} than "
+                f"{spelled(name)}, {self.settings.learning_starts:,}, or fewer of those{quick}"
             )
         usual = settings_of(Settings)["warmup_steps"][0].default
         if self.settings.warmup_steps not in (usual, self.settings.learning_starts):
@@ -479,6 +481,20 @@ class _Run:
                 loss, q = (float(values[name].mean()) for name in ("critic_loss", "q_mean"))
                 self.display.say(f"{done:,} of {count:,} updates: critic loss {loss:.3g}, mean Q {q:.3g}")
         return seen
+
+    def _note_callbacks(self, *, resume: bool) -> None:
+        """Keep the names of a caller's callbacks; say which of the run's a resume lacks: they stop nothing any more."""
+        named = [*self.options.callbacks, *on_evaluation_callbacks(self.options.on_evaluation)]
+        names = Callbacks(named).names()
+        before = read_run_json(self.folder).get("callbacks", []) if resume and is_run(self.folder) else []
+        missing = [name for name in before if name not in names]
+        if missing:
+            many = "callbacks" if missing[1:] else "callback"
+            self.display.say(
+                f"until now this run had the {many} {', '.join(missing)}; this resume has not: to keep "
+                f"{'them' if missing[1:] else 'it'}, resume from Python with callbacks=[...]"
+            )
+        self.record.callbacks = names
 
     def _note_environment(self, *, resume: bool) -> None:
         """Keep what identifies the environment; refuse another one than that of the run, unless it was asked for."""

@@ -26,6 +26,7 @@ from dr_q.spaces import (
     Image,
     ObsSpec,
     Spaces,
+    Vector,
     at_path,
     one_hot,
     spaces_from_json,
@@ -177,7 +178,7 @@ def read_prior_data(
     found = [one.part(slice(len(one) - count, None)) for one in found]
     for one in found:
         for part in _lanes_of(one, lanes):
-            _check(source, part, horizon, gaps)
+            _check(source, part, spaces.obs, horizon, gaps)
     distinct = {id(one): one for one in found}
     record = {
         "source": source,
@@ -232,16 +233,21 @@ def _newest(one: Recorded, capacity: int) -> Recorded:
     return one.part(slice(first, None))
 
 
-def _check(source: str, one: Recorded, horizon: int, gaps: int) -> None:
+def _check(source: str, one: Recorded, obs: ObsSpec, horizon: int, gaps: int) -> None:
     """Refuse what would spread NaN through the networks, and what has no window to learn from.
 
     `gaps`: rows that ended their episode only because the next row does not follow them.
     """
     what = f"{spelled('prefill')} {source}"
-    for name, x in {**one.obs, **{f"next {name}": x for name, x in one.next_obs.items()}}.items():
-        if x.dtype != np.uint8 and not np.isfinite(x).all():
-            row = int(np.argmin(np.isfinite(x.reshape(len(x), -1)).all(1)))
-            raise ConfigError(f"{what}: observation '{name}' of transition {row} is NaN or infinite; leave it out")
+    for next_, parts in (("", one.obs), ("next ", one.next_obs)):
+        for name, x in parts.items():
+            part = obs[name]
+            if isinstance(part, Vector) and not np.isfinite(x).all():
+                row, at = np.argwhere(~np.isfinite(x.reshape(len(x), -1)))[0]
+                where = part.component(int(at), name)
+                raise ConfigError(
+                    f"{what}: the {next_}observation of transition {row} is NaN or infinite in {where}; leave it out"
+                )
     if not (np.abs(one.reward) <= _LARGEST).all():
         row = int(np.argmin(np.abs(one.reward) <= _LARGEST))
         raise ConfigError(f"{what}: the reward of transition {row} is {one.reward[row]}; leave it out")

@@ -34,7 +34,7 @@ class Policy(torch.nn.Module):
     def act_unit(self, obs):
         """The same in [-1, 1]; for discrete actions the logit of every value."""
         parts, batched = [], False
-        for part, frames in zip(self.spec["parts"], self.frames, strict=True):
+        for part, frames in zip(self.spec["parts"], self.frames):
             new = torch.cat([self.entry(obs, field) for field in part["fields"]], part["axis"])
             frames[:] = [*frames[1:], new] if frames else [new] * part["stack"]  # the first frame is repeated
             parts, batched = [*parts, torch.cat(frames, part["axis"])], new.ndim + part["axis"] > 0
@@ -81,19 +81,19 @@ class Policy(torch.nn.Module):
             logits = np.split(out, np.cumsum(action["choices"])[:-1], axis=-1)
             own = np.stack([x.argmax(axis=-1) for x in logits], axis=-1) + np.array(action["start"])
         own = own.reshape((*own.shape[:-1], *action["shape"]))
-        return own[()] if action["kind"] == "discrete" else own  # one choice is a number
+        return own[() if action["kind"] == "discrete" else ...]  # one choice is a number, as in Gymnasium
 
     def entry(self, obs, field):
         """What the networks need of an observation's entry: keys of dicts and indices of tuples, with / between."""
-        path, shape, device = field["path"], field["shape"], next(self.parameters()).device
-        while path and isinstance(obs, dict | tuple):
+        path, shape, image = field["path"], field["shape"], field["kind"] == "image"
+        while path and isinstance(obs, (dict, tuple)):
             inner = obs if isinstance(obs, dict) else {str(i): x for i, x in enumerate(obs)}
             key = next((key for key in inner if f"{path}/".startswith(f"{key}/")), path)
             obs, path = inner[key], path[len(key) + 1 :]
         x = np.asarray(obs)
-        if list(x.shape[x.ndim - len(shape) :]) != shape or (field["kind"] == "image" and x.dtype != np.uint8):
-            raise ValueError(f"observation '{field['path']}': got {x.dtype} of shape {x.shape}, expected {field}")
-        if field["kind"] == "image":  # (height, width, channels), with the channels first
-            return torch.tensor(np.moveaxis(x, -1, -3), device=device)
-        x = torch.tensor(x.reshape(*x.shape[: x.ndim - len(shape)], -1), device=device)
+        if list(x.shape[x.ndim - len(shape) :]) != shape or not np.isfinite(x).all() or (image and x.dtype != np.uint8):
+            raise ValueError(f"observation '{field['path']}': got {x.dtype} {x.shape} {x}, expected {field}, finite")
+        if image:  # (height, width, channels), with the channels first
+            return torch.tensor(np.moveaxis(x, -1, -3), device=next(self.parameters()).device)
+        x = torch.tensor(x.reshape(*x.shape[: x.ndim - len(shape)], -1), device=next(self.parameters()).device)
         return (x[..., field["columns"]] == x.new_tensor(field["values"]) if field["kind"] == "choice" else x).float()
