@@ -18,6 +18,7 @@ import argparse
 import csv
 import functools
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,11 +103,13 @@ def _simulating(arguments: argparse.Namespace, make: Any, envs: int) -> float:
 def _training(arguments: argparse.Namespace, make: Any, envs: int) -> float:
     """Of a run that learns from its first steps on: what metrics.csv says, without the first rows, which warm up."""
     steps, out = arguments.steps * envs, arguments.out / f"speed-envs{envs}"
-    dr_q.train(
+    shutil.rmtree(out, ignore_errors=True)
+    result = dr_q.train(
         make, preset=arguments.preset, steps=steps, num_envs=envs, eval_every=steps, eval_episodes=1,
         checkpoint_every=steps, exploration_steps=8 * envs, log_every=steps // 10, in_process=False, quiet=True,
         out=out,
     )  # fmt: skip
+    _stop_unless_finished(result)
     with (out / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))[2:]
     return 1000 / milliseconds_per_step(rows)
@@ -122,31 +125,46 @@ def learn(arguments: argparse.Namespace) -> None:
                 continue
             start, before = time.perf_counter(), _seconds(out)
             if record is not None:
-                dr_q.train(resume=out, quiet=True)
+                result = dr_q.train(resume=out, quiet=True)
             else:
-                dr_q.train(
+                result = dr_q.train(
                     task, preset=arguments.preset, seeds=arguments.seeds, steps=arguments.steps, num_envs=envs,
-                    eval_every=arguments.eval_every, checkpoint_every=arguments.steps, quiet=True, out=out,
+                    eval_every=arguments.eval_every, checkpoint_every=arguments.eval_every, quiet=True, out=out,
                 )  # fmt: skip
             seconds = before + time.perf_counter() - start
             _seconds_file(out).write_text(json.dumps(seconds))
+            _stop_unless_finished(result)
             print(f"{task} --envs {envs}: {seconds:.0f} s", flush=True)
     table(arguments)
 
 
+def _stop_unless_finished(result: dr_q.TrainResult) -> None:
+    """What was interrupted is no measurement."""
+    if result.status != "finished":
+        raise SystemExit(f"lanes.py: {result.folder} was {result.status}; the same command continues")
+
+
+def _is_finished(out: Path) -> bool:
+    return (out / "run.json").exists() and json.loads((out / "run.json").read_text())["status"] == "finished"
+
+
 def table(arguments: argparse.Namespace) -> None:
-    """Scores and seconds of the runs that are there."""
-    lines = ["| task | --envs | seeds | return | difference from the first (95% CI) | seconds |", f"|{'---|' * 6}"]
+    """Scores and seconds of the runs that are finished."""
+    least = min(arguments.envs)
+    lines = [f"| task | --envs | seeds | return | difference from --envs {least} (95% CI) | seconds |"]
+    lines.append(f"|{'---|' * 6}")
     for task in arguments.tasks:
         first = None
-        for envs in arguments.envs:
+        for envs in sorted(arguments.envs):
             out = _run_of(arguments.out, task, envs)
-            if not (out / "evals.csv").exists():
+            if not _is_finished(out):
                 continue
             scores = _scores(out)
-            first = scores if first is None else first
-            low, high = _interval(scores, first)
-            gap = "" if scores is first else f"{scores.mean() - first.mean():+.0f} ({low:+.0f} to {high:+.0f})"
+            first = scores if envs == least else first
+            gap = ""
+            if first is not None and envs != least:
+                low, high = _interval(scores, first)
+                gap = f"{scores.mean() - first.mean():+.0f} ({low:+.0f} to {high:+.0f})"
             lines.append(f"| {task} | {envs} | {len(scores)} | {scores.mean():.0f} | {gap} | {_seconds(out):.0f} |")
     text = "\n".join(lines)
     print(text)
@@ -156,9 +174,7 @@ def table(arguments: argparse.Namespace) -> None:
 
 def curves(arguments: argparse.Namespace) -> None:
     """Return against wall time, as a file of rows and as a figure."""
-    there = [
-        (t, n) for t in arguments.tasks for n in arguments.envs if (_run_of(arguments.out, t, n) / "evals.csv").exists()
-    ]
+    there = [(t, n) for t in arguments.tasks for n in arguments.envs if _is_finished(_run_of(arguments.out, t, n))]
     found = {(task, envs): curve(_run_of(arguments.out, task, envs)) for task, envs in there}
     with (arguments.out / "curves.csv").open("w", newline="") as file:
         writer = csv.writer(file)

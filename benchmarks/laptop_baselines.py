@@ -40,12 +40,12 @@ class Dmc(gymnasium.Env):
         return self._flat(self._env.reset()), {}
 
     def step(self, action):
-        reward, last = 0.0, None
-        for _ in range(ACTION_REPEAT):
-            last = self._env.step(action)
-            reward += last.reward or 0.0
-            if last.last():
-                break
+        last = self._env.step(action)
+        reward = last.reward or 0.0
+        for _ in range(ACTION_REPEAT - 1):
+            if not last.last():
+                last = self._env.step(action)
+                reward += last.reward or 0.0
         return self._flat(last), reward, False, last.last(), {}
 
     @staticmethod
@@ -62,10 +62,10 @@ def make(task: str) -> gymnasium.Env:
 def algorithm(name: str):
     """A class with the interface of Stable-Baselines3."""
     if name == "sb3-sac":
-        from stable_baselines3 import SAC
+        from stable_baselines3 import SAC  # pyright: ignore[reportMissingImports]
 
         return SAC
-    import sbx
+    import sbx  # pyright: ignore[reportMissingImports]
 
     return {"sbx-sac": sbx.SAC, "sbx-crossq": sbx.CrossQ}[name]
 
@@ -80,9 +80,9 @@ def main() -> None:
     parser.add_argument("--target", type=float, required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.callbacks import BaseCallback  # pyright: ignore[reportMissingImports]
+    from stable_baselines3.common.evaluation import evaluate_policy  # pyright: ignore[reportMissingImports]
+    from stable_baselines3.common.monitor import Monitor  # pyright: ignore[reportMissingImports]
 
     test = Monitor(make(options.task))
     test.reset(seed=10_000 + options.seed)

@@ -2,7 +2,8 @@
 
     python examples/read_runs_with_pandas.py results/runs --out curves.png
 
-The folder is searched for runs. It needs pandas and matplotlib: pip install pandas 'dr-q[plot]'.
+Every folder below that has an evals.csv is a run; both tables have its path in the column `run`. It needs pandas and
+matplotlib: pip install pandas 'dr-q[plot]'. `dr_q.report.read_results` also reads CSV files and labels runs by preset.
 """
 
 import argparse
@@ -11,41 +12,36 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dr_q.report import read_results
 
-
-def evaluations(folder):
-    """A row for each evaluation of each seed: task, preset, seed, agent_steps, return."""
-    rows = [row._asdict() for row in read_results([folder])]
-    return pd.DataFrame(rows).rename(columns={"score": "return"}).drop(columns="more")
-
-
-def metrics(folder):
-    """The rows of every metrics.csv below the folder, with the run that they are of."""
-    files = sorted(Path(folder).rglob("metrics.csv"))
-    named = [pd.read_csv(file).assign(run=str(file.parent.relative_to(folder))) for file in files]
-    return pd.concat(named, ignore_index=True)
+def tables(folder, name):
+    """The rows of every file of that name below the folder, with the run that they are of."""
+    files = sorted(Path(folder).rglob(name))
+    return pd.concat(
+        [pd.read_csv(file).assign(run=file.parent.relative_to(folder).as_posix()) for file in files], ignore_index=True
+    )
 
 
 def main(folder, out):
-    table = evaluations(folder)
-    last = table.loc[table.groupby(["task", "preset", "seed"])["agent_steps"].idxmax()]
-    final = last.groupby(["task", "preset"]).agg(
-        agent_steps=("agent_steps", "max"), seeds=("seed", "size"), mean=("return", "mean"), std=("return", "std")
+    evals = tables(folder, "evals.csv")
+    last = evals.loc[evals.groupby(["run", "seed"])["agent_steps"].idxmax()]
+    final = last.groupby("run").agg(
+        agent_steps=("agent_steps", "max"),
+        seeds=("seed", "size"),
+        mean=("return_mean", "mean"),
+        std=("return_mean", "std"),
     )
-    print(final.round(1))
+    print(final.round(1).to_string())
 
-    logged = metrics(folder)
-    last = logged.groupby(["run", "seed"])[["critic_loss", "encoder_loss", "q_mean"]].last()
-    print(last.groupby("run").mean().round(3))  # the mean over seeds
+    logged = tables(folder, "metrics.csv").groupby(["run", "seed"])[["critic_loss", "encoder_loss", "q_mean"]].last()
+    print(logged.groupby("run").mean().round(3).to_string())  # the mean over seeds
 
-    curves = table.groupby(["task", "preset", "agent_steps"])["return"].mean()
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    curves = evals.groupby(["run", "agent_steps"])["return_mean"].mean()
+    figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
-    for name, curve in curves.groupby(["task", "preset"]):
-        axes.plot(curve.index.get_level_values("agent_steps"), curve, label=", ".join(name))
+    for name, curve in curves.groupby("run"):
+        axes.plot(curve.index.get_level_values("agent_steps"), curve, label=name)
     axes.set(xlabel="agent steps", ylabel="mean return over seeds")
-    axes.legend(fontsize="x-small")
+    figure.legend(fontsize="x-small", loc="outside right upper")
     figure.savefig(out)
     return final
 

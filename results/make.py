@@ -163,8 +163,8 @@ def readme(headline: Sequence[ReferenceComparison], compared: Sequence[Reference
     total, gap = len(paper_tasks()), late.suites[0].difference
     learns = (
         f"- **It learns as the authors' code does.** Over {len(late.pair.tasks)} of the paper's {total} tasks, scores "
-        f"at {late.agent_steps:,} agent steps differ from the\n  authors' runs by {gap.value:+.1%} of the published "
-        f"final score (95% CI {gap.low:+.1%} to {gap.high:+.1%}; [results](docs/results.md))."
+        f"at {late.agent_steps:,} agent steps minus those of\n  the authors' runs are {gap.value:+.1%} of the "
+        f"published final score (95% CI {gap.low:+.1%} to {gap.high:+.1%}; [results](docs/results.md))."
     )
     last = {row.task: row for one in compared if one.preset == PRESET for row in one.pair.tasks}
     rows = ["| task | dr-q | authors' runs | agent steps | seeds |", "|---|---|---|---|---|"]

@@ -130,6 +130,7 @@ def test_return_against_wall_time_comes_from_the_records_of_runs(tmp_path, monke
     for envs, ms in ((1, 2.0), (2, 1.0)):
         run = tmp_path / "runs" / f"gym-Hopper-v4-envs{envs}"
         run.mkdir(parents=True)
+        (run / "run.json").write_text('{"status": "finished"}')
         at = [0, 100, 200]
         evals = [f"{seed},{step},{step},{step + seed},0,9,1" for step in at for seed in (0, 1, 2)]
         (run / "evals.csv").write_text("\n".join([",".join(EVAL_COLUMNS), *evals]) + "\n")

@@ -34,7 +34,7 @@ SURFACE = {
         *("Callback", "RunView", "Stop"),
         *("CheckpointEvent", "EndEvent", "EpisodeEvent", "EvaluationEvent", "Event", "StartEvent", "StepEvent"),
         *("FrameStackPolicy", "Policy", "load"),
-        *("Latents", "OpenedRun", "open_run"),
+        *("Latents", "OpenedRun", "PlayedEpisodes", "evaluate", "open_run"),
         *("Config", "PRESETS", "Settings", "load_presets", "preset"),
         *("ContinuousActions", "DiscreteActions", "Image", "ObsSpec", "Spaces", "Vector"),
         *("ConfigError", "DamagedFileError", "DrQError", "EnvError", "MissingPackageError", "RunFolderError"),

@@ -17,7 +17,10 @@ robot = gymnasium.make("Pendulum-v1")  # put the driver of your robot here
 obs, _ = robot.reset(seed=0)  # read its sensors: what the policy observed in training
 total, late, due = 0.0, 0, time.monotonic()
 for _ in range(steps):
-    (actions,) = session.run(["action"], {"obs": np.asarray(obs, np.float32)[None]})  # a batch of one
+    feed = {
+        "obs": np.asarray(obs, np.float32)[None]
+    }  # a batch of one; of a Dict {name: x[None] for name, x in obs.items()}
+    (actions,) = session.run(["action"], feed)
     due += 1 / hertz
     late += time.monotonic() > due
     time.sleep(max(0.0, due - time.monotonic()))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dr_q.policies import FrameStackPolicy, Policy, load
     from dr_q.policies.authors import import_authors
     from dr_q.policies.export import export_policy
+    from dr_q.policies.watch import PlayedEpisodes, evaluate
     from dr_q.replay import Replay
     from dr_q.run_folder import Evaluation
     from dr_q.settings import Settings
@@ -92,6 +93,7 @@ _HOME = {
     "Stop": "dr_q.training.callbacks",
     "TaskError": "dr_q.kit",
     "ToolError": "dr_q.kit",
+    "PlayedEpisodes": "dr_q.policies.watch",
     "TrainResult": "dr_q.training.loop",
     "TrainingError": "dr_q.kit",
     "Vector": "dr_q.spaces",
@@ -101,6 +103,7 @@ _HOME = {
     "critic_from_torch": "dr_q.networks",
     "discrete_actor_from_torch": "dr_q.networks",
     "encoder_from_torch": "dr_q.networks",
+    "evaluate": "dr_q.policies.watch",
     "export_policy": "dr_q.policies.export",
     "import_authors": "dr_q.policies.authors",
     "load": "dr_q.policies",
@@ -136,6 +139,7 @@ __all__ = [
     "MissingPackageError",
     "ObsSpec",
     "OpenedRun",
+    "PlayedEpisodes",
     "Policy",
     "Replay",
     "RunFolderError",
@@ -159,6 +163,7 @@ __all__ = [
     "discrete_actor_from_torch",
     "encoder_from_torch",
     "envs",
+    "evaluate",
     "export_policy",
     "import_authors",
     "load",

@@ -128,6 +128,8 @@ def at_path(obs: Any, path: str) -> Any:
         if path in obs:
             return obs[path]
         for key, inner in obs.items():
+            if path == str(key):  # a key that is no text
+                return inner
             if path.startswith(f"{key}/"):
                 return at_path(inner, path.removeprefix(f"{key}/"))
     elif isinstance(obs, tuple | list):

@@ -9,6 +9,7 @@ import pytest
 
 from dr_q import agent as drq
 from dr_q import replay as rp
+from dr_q.agent import terms
 from dr_q.agent.rollout import roll_out
 from dr_q.config import PRESETS
 from dr_q.equations import infonce
@@ -140,9 +141,9 @@ def test_done_flag_is_trained_only_once_something_terminated():
     batch = rp.Subtrajectory({SINGLE: jnp.ones((3, 4, 5))}, jnp.ones((2, 4, 2)), jnp.ones((2, 4)), jnp.ones((2, 4)))
     encoders = agent.online.encoder, agent.target.encoder
     without, with_done = (drq.predict(*encoders, batch, jnp.asarray(flag)) for flag in (False, True))
-    terms = drq.encoder_terms(config, with_done)
-    gap = float(drq.encoder_loss(config, with_done, terms)) - float(drq.encoder_loss(config, without, terms))
-    assert gap == pytest.approx(0.1 * float(terms["done"]), rel=1e-4)
+    found = drq.encoder_terms(config, with_done)
+    gap = float(drq.encoder_loss(config, with_done, found)) - float(drq.encoder_loss(config, without, found))
+    assert gap == pytest.approx(0.1 * float(found["done"]), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -254,3 +255,18 @@ def test_logged_columns_are_what_their_names_say(agent, replay):
     assert columns.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(columns[name], value, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 1)])
+def test_a_term_of_another_shape_is_named(shape, monkeypatch):
+    """A scalar, or a value for each sample, would be counted once for each step."""
+    config = small.config(encoder_horizon=2)
+    agent = small.init(config, small.VECTOR, jax.random.key(0))
+    batch = rp.Subtrajectory({SINGLE: jnp.zeros((3, 4, 5))}, jnp.zeros((2, 4, 2)), jnp.zeros((2, 4)), jnp.ones((2, 4)))
+    prediction = drq.predict(agent.online.encoder, agent.target.encoder, batch, jnp.asarray(False))
+    mine = terms.Term("mine", weight="infonce_weight", loss=lambda *_: jnp.zeros(shape))
+    monkeypatch.setattr(terms, "TERMS", (mine,))
+    with pytest.raises(
+        ValueError, match=r"the encoder term mine returned shape .*, expected \(2, 4\): a value for each"
+    ):
+        drq.encoder_terms(config, prediction)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -19,6 +20,7 @@ from dr_q.kit import is_installed
 from dr_q.spaces import Vector
 from tests.envs import toys
 from tests.envs.toys import Forgetful
+from tests.policies.test_policy import policy_of
 
 
 def probed(env: type) -> tuple[str, ...]:
@@ -230,3 +232,91 @@ def test_components_are_named_by_the_environments_keys():
     assert Vector(3).component(2, "obs") == "component 2"
     assert Vector(3).component(2, "joints") == "'joints'[2]"
     assert Vector(4, fields=(("", (2, 2)),)).component(3, "obs") == "component 3"
+
+
+class SharesItsState(toys.Walk):
+    """All instances draw from one generator."""
+
+    shared = np.random.default_rng(0)
+
+    def reset(self, *, seed=None, options=None):
+        found = super().reset(seed=seed)
+        type(self).shared = np.random.default_rng(seed)
+        return found
+
+    def outcome(self, action):
+        self.x += action + 0.1 * type(self).shared.normal()
+        return -abs(self.x), False, self.t == 39
+
+
+class GreyImage(toys.Toy):
+    """An image without an axis of channels."""
+
+    observation_space = spaces.Box(0, 255, (40, 36), np.uint8)
+
+    def observe(self) -> Any:
+        return np.full((40, 36), self.t, np.uint8)
+
+    def outcome(self, action):
+        return 1.0, False, self.t == 9
+
+
+class ChannelsInTheMiddle(GreyImage):
+    """Axes in an order that makes no sense as an image."""
+
+    observation_space = spaces.Box(0, 255, (32, 36, 40), np.uint8)
+
+    def observe(self) -> Any:
+        return np.full((32, 36, 40), self.t, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("make", "what", "said"),
+    [
+        (SharesItsState, "independent", "stepping another environment in the same process changed this one, at step "),
+        (GreyImage, "images", "of shape (40, 36) is taken for 1,440 plain numbers"),
+        (ChannelsInTheMiddle, "images", "is an image of 40 channels, 32 x 36 pixels"),
+    ],
+)
+def test_what_looks_like_a_mistake_is_said(make, what, said):
+    (finding,) = [finding for finding in dr_q.check_env(make, steps=60) if finding.what == what and not finding.ok]
+    assert said in finding.found
+    assert finding.warning
+    assert str(finding).startswith(f"!   {what}: ")
+
+
+def test_environments_of_their_own_are_independent():
+    (finding,) = [finding for finding in dr_q.check_env(toys.Walk, steps=60) if finding.what == "independent"]
+    assert finding.ok
+    assert str(finding).startswith("ok  independent: ")
+
+
+class NumberedKeys(toys.Walk):
+    """A Dict with keys that are no text."""
+
+    observation_space = spaces.Dict({1: spaces.Box(-9, 9, (2,)), 2: spaces.Box(-9, 9, (1,))})  # pyright: ignore
+
+    def observe(self) -> Any:
+        return {1: np.zeros(2, np.float32), 2: np.ones(1, np.float32)}
+
+
+class SamePaths(toys.Walk):
+    """Two entries that have one path."""
+
+    observation_space = spaces.Dict({"a/b": spaces.Box(-9, 9, (1,)), "a": spaces.Dict({"b": spaces.Box(-9, 9, (2,))})})
+
+    def observe(self) -> Any:
+        return {"a/b": np.zeros(1, np.float32), "a": {"b": np.ones(2, np.float32)}}
+
+
+def test_the_order_of_a_dict_is_said(tmp_path):
+    found = dr_q.check_env(NumberedKeys, steps=60)
+    assert next(x.found for x in found if x.what == "observations") == "obs vector (3,): 1 (2,), 2 (1,)"
+    policy = policy_of(NumberedKeys, tmp_path / "run")
+    whole = NumberedKeys().observe()
+    assert policy.act(whole).shape == (1,)
+    np.testing.assert_array_equal(policy.act(np.array([0, 0, 1], np.float32)), policy.act(whole))
+    with pytest.raises(ValueError, match=r"of shape \(2,\); .*; its entries are 1 \(2,\), 2 \(1,\): give them by name"):
+        policy.act(whole[1])
+    with pytest.raises(dr_q.TaskError, match="two entries have the same path; rename one"):
+        make_env(SamePaths)

@@ -104,7 +104,9 @@ def test_training_begins_with_all_of_it_and_in_its_units(saved):
     with pytest.raises(dr_q.ConfigError, match=r"has other networks than critic_hidden 16: give critic_hidden=24"):
         read_initial_weights(str(folder / "policy"), preset("dr.q", **{**SIZES, "critic_hidden": 16}), spaces, [0])
     changed = preset("dr.q", **SIZES, reward_range=(-3.0, 3.0))
-    with pytest.raises(dr_q.ConfigError, match=r"other networks than reward_range -3.0 3.0: give reward_range=.-10.0, 10.0."):
+    with pytest.raises(
+        dr_q.ConfigError, match=r"other networks than reward_range -3.0 3.0: give reward_range=.-10.0, 10.0."
+    ):
         read_initial_weights(str(folder / "policy"), changed, spaces, [0])
 
 

@@ -14,7 +14,7 @@ from dr_q import agent as drq
 from dr_q.cli import policies
 from dr_q.config import preset
 from dr_q.envs import make_env
-from dr_q.policies import save_policies
+from dr_q.policies import Policy, save_policies
 from dr_q.policies.export import export_policy
 from dr_q.spaces import SINGLE
 from tests.envs import toys
@@ -163,3 +163,18 @@ def test_a_card_says_how_the_policy_is_used(make, task, said, tmp_path):
 )
 def test_which_policy_it_is(returns, asked, text):
     assert policies._which(SimpleNamespace(seed=3, returns=returns, which="last"), asked) == text  # pyright: ignore
+
+
+def test_policies_are_evaluated_in_an_environment_of_a_callable(tmp_path):
+    policy = policy_of(toys.Walk, tmp_path / "run")
+    played = dr_q.evaluate(policy, toys.Walk, episodes=3)
+    assert played.returns.shape == (3,)
+    assert (played.returns < 0).all()
+    np.testing.assert_array_equal(dr_q.evaluate(tmp_path / "run", toys.Walk, episodes=3).returns, played.returns)
+    of_callable = Policy(policy.networks, {**policy.record, "task": "callable:tests.envs.toys.Walk"}, policy.seed)
+    with pytest.raises(dr_q.TaskError, match=r"use dr_q.evaluate\(policy, THE_CALLABLE\)"):
+        dr_q.evaluate(of_callable)
+    with pytest.raises(dr_q.TaskError, match="was trained on"):
+        dr_q.evaluate(policy, toys.Bandit)
+    with pytest.raises(dr_q.ConfigError, match="episodes must be a whole number of at least 1, got 0"):
+        dr_q.evaluate(policy, toys.Walk, episodes=0)

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import dr_q
@@ -79,22 +81,16 @@ class Odd(toys.Walk):
         super().__init__()
         self.how, self.steps = how, 0
 
-    def step(self, action):
+    def step(self, action) -> Any:
         self.steps += 1
         obs, reward, terminated, truncated, info = super().step(action)
         if self.steps < 30:
             return obs, reward, terminated, truncated, info
         if self.how == "array":
-            return obs, reward, np_array(), truncated, info
+            return obs, reward, np.array([True, False]), truncated, info
         if self.how == "exit":
             raise GeneratorExit
         raise MuteError
-
-
-def np_array():
-    import numpy as np
-
-    return np.array([True, False])
 
 
 class MuteError(Exception):

@@ -121,6 +121,9 @@ def encoder_terms(config: Config, prediction: Prediction) -> dict[str, Float[Arr
     Returns:
         A value for each name of `TERMS`; 0 for a term with weight 0.
 
+    Raises:
+        ValueError: A term returned something else than a value for each step and sample.
+
     Example:
         ```python
         terms = dr_q.agent.encoder_terms(config, prediction)
@@ -133,7 +136,13 @@ def encoder_terms(config: Config, prediction: Prediction) -> dict[str, Float[Arr
     def value(term: Term) -> Float[Array, ""]:
         if not getattr(config, term.weight):
             return jnp.zeros(())
-        return jnp.sum(jnp.mean(term.loss(config, prediction) * alive, axis=1))
+        loss = term.loss(config, prediction)
+        if loss.shape != alive.shape:  # it would be repeated over what it lacks
+            raise ValueError(
+                f"the encoder term {term.name} returned shape {loss.shape}, expected {alive.shape}: a value for each "
+                "step and sample"
+            )
+        return jnp.sum(jnp.mean(loss * alive, axis=1))
 
     return {term.name: value(term) for term in TERMS}
 

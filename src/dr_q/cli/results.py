@@ -99,7 +99,7 @@ class Compare:
             "task",
             "agent steps",
             "seeds",
-            *names,
+            *(f"{name}, mean +- sd" for name in names),
             "difference",
             "95% interval",
             "p",
@@ -143,7 +143,15 @@ class Compare:
             print()
             known = found.sorted_tasks()
             rows = [*known, *(row for row in found.pair.tasks if row.task not in found.shares)]
-            head = ("task", "agent steps", "seeds", found.preset, found.reference, "difference", "95% interval", "p")
+            head = (
+                "task",
+                "agent steps",
+                "seeds",
+                *(f"{name}, mean +- sd" for name in (found.preset, found.reference)),
+                "difference",
+                "95% interval",
+                "p",
+            )
             lines = ((*_compared(row)[:-1], found.verdict(row)) for row in rows)
             print_table((*head, "p, Holm", "P(better)", ""), lines, width=180)
             print(reference_sentence(found))

@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 def examine() -> Iterator[Finding]:
     """Look at versions, devices, simulators and rendering, one by one."""
-    yield Finding("dr-q", True, f"{dr_q.__version__}, source {source_digest()}")
+    yield Finding("dr-q", True, f"{dr_q.__version__}, source {source_digest()}, in {Path(dr_q.__file__).parent}")
     yield Finding("python", sys.version_info >= (3, 11), platform.python_version(), "use Python 3.11 or newer")
     for package in ("jax", "equinox", "optax", "safetensors", "gymnasium", "mujoco", "dm-control"):
         yield _package(package)

@@ -411,6 +411,8 @@ def _obs_spec(space: spaces.Space, name: str) -> ObsSpec:
     if image is not None:
         return ObsSpec.single(image)
     leaves = _leaves(space, name)
+    if len({path for path, _ in leaves}) < len(leaves):
+        raise TaskError(f"{name} has observations in {space}, where two entries have the same path; rename one")
     images = {path: _image(leaf, name) for path, leaf in leaves if not _is_small(leaf)}
     if not any(images.values()):
         whole = _vector(leaves)
@@ -419,9 +421,6 @@ def _obs_spec(space: spaces.Space, name: str) -> ObsSpec:
     for path, leaf in leaves:
         _check_not_empty(math.prod(leaf.shape or ()), leaf, name, f" '{path}'")
     parts = [(path, images.get(path) or _vector([("", leaf)])) for path, leaf in leaves]
-    names = [path for path, _ in parts]
-    if len(set(names)) < len(names):
-        raise TaskError(f"{name} has observations in {space}, where two entries have the same path; rename one")
     return ObsSpec(tuple(parts))
 
 

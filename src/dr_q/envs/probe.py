@@ -10,7 +10,7 @@ import numpy as np
 
 from dr_q.envs.protocol import SUCCESS, Env, EnvSpec, Step, closed
 from dr_q.kit import EnvError, TaskError
-from dr_q.spaces import ContinuousActions, ObsSpec, Vector, random_unit_action
+from dr_q.spaces import ContinuousActions, Image, ObsSpec, Vector, random_unit_action
 
 PROBE_STEPS = 3
 """Random steps that a probe takes before a run."""
@@ -18,7 +18,11 @@ LARGE = 1_000.0
 """Absolute values of observations above this are hard to learn from as they are."""
 _IMAGE_SIDE = 31
 """The smallest height and width that convolutions take."""
+_MOST_CHANNELS = 16
+"""Of an image; more are taken for a mistaken order of axes."""
 _MOST_SHOWN = 6
+_TOGETHER = 50
+"""Steps at most in which a second environment is stepped in between."""
 _SEED = 12_345
 _LARGEST_REWARD = float(np.finfo(np.float32).max)
 
@@ -36,6 +40,11 @@ class Finding:
     """What to do; empty where it is ok."""
     warning: bool = False
     """Whether a run can be trained as it is, though it is not ok."""
+
+    def __str__(self) -> str:
+        """A line as `dr-q check` prints it: `ok`, `!` where a run can be trained all the same, or `--`."""
+        mark = "ok  " if self.ok else "!   " if self.warning else "--  "
+        return f"{mark}{self.what}: {self.found}" + (f"  ->  {self.fix}" if self.fix else "")
 
     def __post_init__(self) -> None:
         """There is nothing to do about what is ok."""
@@ -85,7 +94,10 @@ def examine(make: Callable[[], Env], steps: int) -> Iterator[Finding]:
                     f"a second environment has {second.spec.spaces}, the first {first.spec.spaces}; each call must "
                     "make the same kind"
                 )
-            yield _compared(seen, _play(second, steps, _SEED)[0])
+            repeated = _compared(seen, _play(second, steps, _SEED)[0])
+            yield repeated
+            if repeated.ok and steps > PROBE_STEPS:
+                yield _independent(make, second, seen[: _TOGETHER + 1])
             other = _play(second, 1, _SEED + 1)[0][0]
         finally:
             second.close()
@@ -94,6 +106,33 @@ def examine(make: Callable[[], Env], steps: int) -> Iterator[Finding]:
         yield Finding("starts", True, found)
     finally:
         first.close()
+
+
+def _independent(make: Callable[[], Env], other: Env, alone: list[Step]) -> Finding:
+    """Whether a new environment gives what one gave alone, also if another is stepped in between."""
+    found, fix = "stepping another environment in the same process changes nothing", ""
+    rng, between = np.random.default_rng(_SEED), np.random.default_rng(_SEED + 1)
+    env = make()
+    try:
+        now = Step(env.reset(_SEED), 0.0, False, False)
+        other.reset(_SEED + 1)
+        for number, before in enumerate(alone):
+            if number:
+                now = env.step(np.asarray(random_unit_action(env.spec.action, rng), np.float32))
+            same = all(np.array_equal(now.obs[name], x) for name, x in before.obs.items())
+            if not same or now[1:4] != before[1:4]:
+                when = f"step {number}" if number else "the reset"
+                found = f"stepping another environment in the same process changed this one, at {when}"
+                fix = "give each its own state and random numbers: environments of several seeds, lanes and evaluations"
+                return Finding("independent", False, found, f"{fix} disturb each other without", warning=True)
+            disturbed = other.step(np.asarray(random_unit_action(other.spec.action, between), np.float32))
+            if disturbed.terminated or disturbed.truncated:
+                other.reset(_SEED + 2)
+            if now.terminated or now.truncated:
+                break
+    finally:
+        env.close()
+    return Finding("independent", True, found)
 
 
 def _play(env: Env, steps: int, seed: int) -> tuple[list[Step], float]:
@@ -140,19 +179,31 @@ class Bounded(Protocol):
 
 
 def _spaces(spec: EnvSpec) -> Iterator[Finding]:
-    parts = ", ".join(f"{name} {type(part).__name__.lower()} {part.shape}" for name, part in spec.obs.parts)
-    yield Finding("observations", True, parts)
+    yield Finding("observations", True, ", ".join(_part(name, part) for name, part in spec.obs.parts))
     for name, part in spec.obs.parts:
         for path, shape in part.fields if isinstance(part, Vector) else ():
-            if len(shape) == 3 and sorted(shape)[1] >= _IMAGE_SIDE:
-                found = f"{path or name} of shape {shape} is taken for {math.prod(shape):,} plain numbers"
-                fix = "if it is an image, give uint8 from 0 to 255 (height, width, channels): convolutions read those"
+            if 2 <= len(shape) <= 4 and sorted(shape)[-2] >= _IMAGE_SIDE:
+                found = f"{path or name} of shape {tuple(shape)} is taken for {math.prod(shape):,} plain numbers"
+                fix = (
+                    "if it is an image, give uint8 from 0 to 255 (height, width, channels), one frame without a stack: "
+                    "convolutions read those (gymnasium.wrappers.GrayscaleObservation needs keep_dim=True)"
+                )
                 yield Finding("images", False, found, fix, warning=True)
+        if isinstance(part, Image) and part.channels > _MOST_CHANNELS:
+            found = f"{name} is an image of {part.channels} channels, {part.height} x {part.width} pixels"
+            fix = "images are (height, width, channels); for another order use gymnasium.wrappers.TransformObservation"
+            yield Finding("images", False, found, fix, warning=True)
     action: Any = spec.action
     yield Finding("actions", True, _bounds(action) if hasattr(action, "low") else f"choices of {action.choices}")
     known = spec.episode_length is not None
     found = f"truncated after {spec.episode_length:,} steps" if known else "no limit is known"
     yield Finding("episode length", True, found)
+
+
+def _part(name: str, part: Vector | Image) -> str:
+    """`obs vector (6,): goal (2,), joints (4,)`: entries of a Dict in the order in which they are joined."""
+    entries = [f"{path} {tuple(shape)}" for path, shape in part.fields if path] if isinstance(part, Vector) else []
+    return f"{name} {type(part).__name__.lower()} {part.shape}" + (f": {', '.join(entries)}" if entries else "")
 
 
 def _bounds(action: ContinuousActions) -> str:

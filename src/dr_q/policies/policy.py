@@ -223,6 +223,9 @@ class Policy:
     def _hint(self, part: Part) -> str:
         if part.stack > 1:
             return f"; of images the last {part.stack}, channels first: policy.episode().act(image) stacks them"
+        named = [f"{path} {tuple(shape)}" for path, shape in getattr(part, "fields", ()) if path]
+        if named:
+            return f"; its entries are {', '.join(named)}: give them by name, as the environment does"
         if isinstance(part, Vector) and not part.fields:
             return "; of a Dict or a matrix give gymnasium.spaces.flatten(env.observation_space, obs)"
         return ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import gymnasium
 import numpy as np
 
 from dr_q.envs import SUCCESS, Env, Step, make_env, quiet_destructors, scalar, stream_seed
@@ -27,14 +28,14 @@ UNKNOWN_FRAMES_PER_SECOND = 30.0
 SECONDS_BETWEEN_LINES = 10
 
 
-def environment_of(policy: Policy, render: bool = False) -> Env:
-    """A fresh environment of the policy's task."""
-    if callable_name(policy.task):
+def environment_of(policy: Policy, render: bool = False, make: Callable[[], gymnasium.Env] | None = None) -> Env:
+    """A fresh environment of the policy's task, or another one that `make` makes."""
+    if make is None and callable_name(policy.task):
         raise TaskError(
             "this policy was trained on a callable's environment, which the command line cannot make; "
-            "use dr_q.load(...).act(obs) with your environment in Python"
+            "use dr_q.evaluate(policy, THE_CALLABLE), or policy.act(obs), in Python"
         )
-    env = make_env(policy.task, noise_dims=policy.noise_dims, render=render)
+    env = make_env(policy.task if make is None else make, noise_dims=policy.noise_dims, render=render)
     mine, its = policy.spaces.sizes(), env.spec.spaces.sizes()
     if mine != its:
         env.close()
@@ -66,9 +67,10 @@ def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: li
 
 
 class PlayedEpisodes(NamedTuple):
-    """Episodes of a policy, [E] each."""
+    """What `dr_q.evaluate` returns: episodes of a policy. Printed, it is their mean return and share of successes."""
 
     returns: np.ndarray
+    """The return of each episode."""
     success: np.ndarray
     """Whether each succeeded, by its last `info["is_success"]`; NaN where the environment does not say."""
 
@@ -88,9 +90,40 @@ def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy
     return policy, evaluate_loaded(policy, episodes)
 
 
-def evaluate_loaded(policy: Policy, episodes: int) -> PlayedEpisodes:
+def evaluate(
+    policy: Policy | str | Path, make: Callable[[], gymnasium.Env] | None = None, *, episodes: int = 10
+) -> PlayedEpisodes:
+    """Play fresh episodes without exploration noise, which no evaluation of the training had.
+
+    Args:
+        policy: What `dr_q.load` returned, or the folder of a run or a policy.
+        make: A callable that makes the environment. Default: the task that the policy was trained on.
+        episodes: Number of episodes.
+
+    Returns:
+        The return of each episode, and whether it succeeded.
+
+    Raises:
+        ConfigError: `episodes` is below 1.
+        TaskError: The policy was trained on a callable's environment and `make` is missing, or the environment has
+            other spaces than the policy.
+        RunFolderError: The folder has no policy.
+        EnvError: The environment failed.
+
+    Example:
+        ```python
+        played = dr_q.evaluate("runs/reach", make, episodes=20)
+        print(played, played.returns.min(), played.success.mean())
+        ```
+    """
+    if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
+        raise ConfigError(f"{spelled('episodes')} must be a whole number of at least 1, got {episodes!r}")
+    return evaluate_loaded(policy if isinstance(policy, Policy) else load(policy), episodes, make)
+
+
+def evaluate_loaded(policy: Policy, episodes: int, make: Callable[[], gymnasium.Env] | None = None) -> PlayedEpisodes:
     """The same of a policy that is loaded."""
-    env = environment_of(policy)
+    env = environment_of(policy, make=make)
     try:
         starts = [stream_seed(policy.seed, "fresh", policy.agent_steps, episode) for episode in range(episodes)]
         played = [_episode(env, start, _act_of(policy)) for start in starts]

@@ -118,7 +118,7 @@ def train(
         rules = {name: given.pop(name) for name in STOP_RULES if name in given}
         refuse_changes(Path(resume), task, {**given, **changes}, out, new_environment=new_environment)
         chosen = resume_settings(Path(resume), task, steps, new_environment=new_environment)
-        return _run_in(Path(resume), dataclasses.replace(chosen, **rules), options, resume=True)
+        return run_loop(dataclasses.replace(chosen, **rules), Path(resume), options, resume=True)
     if new_environment:
         raise ConfigError(
             f"{spelled('new_environment')} is for {spelled('resume')}; a new run takes the task that you name"
@@ -128,12 +128,7 @@ def train(
             "no task given; name one (dr-q tasks lists them) or pass a callable that makes an environment"
         )
     chosen = make_settings(task, preset_name=given.pop("preset", "dr.q"), changes=changes, steps=steps, **given)
-    return _run_in(Path(out) if out is not None else default_folder(chosen), chosen, options, resume=False)
-
-
-def _run_in(folder: Path, settings: Settings, options: Options, *, resume: bool) -> TrainResult:
-    """Run in that very folder, also if an environment changes the current one."""
-    return run_loop(settings, folder.absolute(), options, resume=resume)._replace(folder=folder)
+    return run_loop(chosen, Path(out) if out is not None else default_folder(chosen), options)
 
 
 _OF_PYTHON = ("callbacks", "on_evaluation", "resume", "quiet", "new_environment")

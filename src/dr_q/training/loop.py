@@ -199,7 +199,8 @@ def _before_anything(settings: Settings, folder: Path, options: Options, *, resu
         check_start(settings)
 
 
-def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) -> TrainResult:
+def _train(settings: Settings, given: Path, options: Options, *, resume: bool) -> TrainResult:
+    folder = given.absolute()  # an environment may change the current folder
     _before_anything(settings, folder, options, resume=resume)
     planned: list[tuple[Plan, Start]] = []
     run: _Run | None = None
@@ -244,8 +245,8 @@ def _train(settings: Settings, folder: Path, options: Options, *, resume: bool) 
     try:
         with Signals("" if options.quiet else _STOPPING, give_up if options.may_exit else None) as signals:
             watchdog.interrupt = signals.call_in_main
-            given = (*planned[0], restarts, resume, callbacks, keys, signals)
-            run = _Run(settings, folder, options, pool, for_evaluation, *given)
+            rest = (*planned[0], restarts, resume, callbacks, keys, signals)
+            run = _Run(settings, folder, given, options, pool, for_evaluation, *rest)
             try:
                 return run.go(signals)
             finally:
@@ -267,6 +268,7 @@ class _Run:
         self,
         settings: Settings,
         folder: Path,
+        shown: Path,
         options: Options,
         pool: Pool,
         for_evaluation: Callable[[], Pool] | None,
@@ -278,15 +280,10 @@ class _Run:
         info_keys: tuple[str, ...],
         signals: Signals,
     ):
-        self.settings, self.config, self.options, self.pool, self.folder = (
-            settings,
-            settings.config,
-            options,
-            pool,
-            folder,
-        )
-        self.seeds = settings.seed_list
-        changed = changed_settings(settings.preset, dataclasses.asdict(settings.config))
+        # Both are the same folder: as it is used, and as the caller gave it.
+        self.pool, self.folder, self.shown = pool, folder, shown
+        self.settings, self.config, self.options = settings, settings.config, options
+        self.seeds, changed = settings.seed_list, changed_settings(settings.preset, dataclasses.asdict(settings.config))
         self.display = Display(settings, options.quiet)
         self.record = RunJson(
             folder, settings.to_json(), changed, self.seeds, versions(settings.task_name, options.deterministic)
@@ -820,7 +817,7 @@ class _Run:
         self.ended, self.exit_code = status, 128 + number if number else 0
         self._call("on_end", EndEvent, status=status, stop_reason=reason)
         best = () if self.best is None else self.best.chosen
-        return TrainResult(self.folder, status, self.step, self.evaluations, number, restarts, reason, best)
+        return TrainResult(self.shown, status, self.step, self.evaluations, number, restarts, reason, best)
 
     def _say_what_changed(self, before: dict[str, str]) -> None:
         """Where a run continues on another device or with other code than it had."""
@@ -846,11 +843,11 @@ class _Run:
         if named and not callbacks:
             same = " --deterministic" if self.options.deterministic else ""
             same += f" --{rule.replace('_', '-')} {OTHER_VALUE[rule]}" if rule in OTHER_VALUE else ""
-            return f"dr-q train --resume {self.folder}{same}"
+            return f"dr-q train --resume {self.shown}{same}"
         same = ", callbacks=THE_SAME_CALLBACKS" if callbacks else ""
         same += ", deterministic=True" if self.options.deterministic else ""
         same += f", {rule}={OTHER_VALUE[rule]}" if rule in OTHER_VALUE else ""
-        return f"dr_q.train({'' if named else 'THE_SAME_CALLABLE, '}resume={str(self.folder)!r}{same})"
+        return f"dr_q.train({'' if named else 'THE_SAME_CALLABLE, '}resume={str(self.shown)!r}{same})"
 
     def _resume(self) -> tuple[Transitions | None, drq.EncoderMetrics | None]:
         """Continue from the last checkpoint: what came of its last actions, and what its last encoder updates saw."""
@@ -858,7 +855,7 @@ class _Run:
         if not self.checkpoints.steps():
             self.checkpoints.tidy()  # what a killed run left half-written, which must not be taken for this one's
             self.tables.drop_after(-1)
-            self.display.say(f"{self.folder} has no checkpoint yet: from the beginning")
+            self.display.say(f"{self.shown} has no checkpoint yet: from the beginning")
             return None, None
         saved, stored = load_newest(self.checkpoints, self.learner.spec, self.display.say)
         self.checkpoints.tidy()
@@ -866,7 +863,7 @@ class _Run:
         check_settings_of(self.folder, self.settings, stored, any_task=any_task)
         if self.is_new_environment and saved.agent_steps >= self.settings.steps:
             raise ConfigError(
-                f"the run in {self.folder} has done its {self.settings.steps:,} steps: there is none left for another "
+                f"the run in {self.shown} has done its {self.settings.steps:,} steps: there is none left for another "
                 f"environment; give more {spelled('steps')}"
             )
         self.step = self.evaluated_at = self.record.last_checkpoint = saved.agent_steps
