@@ -70,7 +70,7 @@ def command_of(name: str, task: str, seed: int, folder: Path, others: Path) -> l
     return [sys.executable, "-m", "dr_q", "train", task, "--preset", "quick", "--no-keep-best", *words]
 
 
-def run(out: Path, others: Path, seeds: list[int], cores: str) -> None:
+def run(out: Path, others: Path, seeds: list[int], cores: str, names: list[str]) -> None:
     """Make the runs that are missing, and write each to `runs.csv`."""
     threads = str(len(cores.split(",")))
     table = out / "runs.csv"
@@ -81,7 +81,7 @@ def run(out: Path, others: Path, seeds: list[int], cores: str) -> None:
         done = {(row["algorithm"], row["task"], int(row["seed"])) for row in csv.DictReader(file)}
     for seed in seeds:
         for task, (target, _) in TASKS.items():
-            for name in (*OURS, *OTHERS):
+            for name in names:
                 if (name, task, seed) in done:
                     continue
                 folder = out / "runs" / f"{name}-{task.replace('/', '-')}-{seed}-{os.getpid()}"
@@ -132,10 +132,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of runs.csv")
     parser.add_argument("--others", type=Path, default=Path("others/bin/python"), help="Python with SB3 and SBX")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--algorithms", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--cores", default="0,1", help="the cores that each run has, one thread for each")
     options = parser.parse_args()
     if options.what == "run":
-        run(options.out, options.others, options.seeds, options.cores)
+        run(options.out, options.others, options.seeds, options.cores, options.algorithms)
         return
     with (options.out / "runs.csv").open() as file:
         print(table(list(csv.DictReader(file))))
