@@ -6,8 +6,10 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,41 @@ def test_a_local_sweep_listens_on_this_machine_only_and_outlives_its_raylet(tmp_
     assert text.count("again from step 0, which is no retry") == 2
     assert all(f"{job.name}: finished" in text for job in jobs)
     assert text.splitlines()[-1] == str(out / "results.csv")
+
+
+JOINS = """
+import sys
+import ray
+from dr_q.sweep.on_ray import cluster, need_ray
+from dr_q.sweep.spec import SweepOptions
+need_ray()
+with cluster(SweepOptions(address=sys.argv[1])) as ours:
+    print(ours, ray.get(ray.remote(lambda: 3).remote()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_cluster_that_asks_for_a_token_gets_the_one_of_this_machine(asks, tmp_path):
+    """As `ray start --head` does once there is a token, which every Ray on this machine leaves behind."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("7" * 64)
+    with contextlib.closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ray = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--port", str(port)]
+    ray += ["--include-dashboard=false", "--disable-usage-stats", "--num-cpus=1", "--object-store-memory=80000000"]
+    own = {} if asks else {"RAY_AUTH_MODE": "disabled"}
+    with (
+        tempfile.TemporaryDirectory(prefix="r") as short,  # paths of sockets must be
+        Sweep([*ray, "--temp-dir", short], tmp_path / "ray.log", HOME=str(tmp_path), **own) as head,
+    ):
+        log = tmp_path / "ray.log"
+        wait_for(lambda: "Ray runtime started" in log.read_text(), head.process, log)
+        head.all()
+        done = subprocess.run(
+            [sys.executable, "-c", JOINS, f"127.0.0.1:{port}"], cwd=ROOT, env=environment(HOME=str(tmp_path)),
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        head.all()
+    assert done.stdout == "False 3\n", done.stderr

@@ -48,6 +48,7 @@ def cluster(options: SweepOptions) -> Iterator[bool]:
     else:
         try:
             _knock(options.address)
+            _use_token()
             ray.init(options.address, **_QUIET)
         except (OSError, ValueError, RuntimeError) as error:
             said = " ".join(str(error).split())
@@ -87,6 +88,18 @@ def start_on_this_machine() -> None:
             )
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _use_token() -> None:
+    """Give a cluster the token of this machine or environment, if there is one and the user has not chosen.
+
+    `ray start --head` asks for a token as soon as there is one, which every local Ray leaves in the home directory;
+    `ray.init` with an address gives none by itself. A cluster without tokens does not mind.
+    """
+    with contextlib.suppress(ImportError):  # versions before 2.5x have no tokens
+        from ray._private.authentication import authentication_token_setup as setup
+
+        setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
 
 
 def _knock(address: str) -> None:
