@@ -44,9 +44,16 @@ class Recorder:
     """The authors' agent at the given sizes, and what it computed."""
 
     def __init__(self, options: argparse.Namespace):
+        if not (options.checkout / "DRQ" / "DRQ.py").exists():
+            raise SystemExit(
+                f"record.py: {options.checkout} has no DRQ/DRQ.py; give a checkout of github.com/dmksjfl/DR.Q"
+            )
         sys.path.insert(0, str(options.checkout / "DRQ"))
-        self.torch = importlib.import_module("torch")
-        self.drq = importlib.import_module("DRQ")
+        try:
+            self.torch = importlib.import_module("torch")
+            self.drq = importlib.import_module("DRQ")
+        except ModuleNotFoundError as error:
+            raise SystemExit(f"record.py: the authors' agent needs {error.name}: pip install {error.name}") from None
         self.torch.manual_seed(options.seed)
         self.torch.set_num_threads(1)
         self.options, self.rng = options, np.random.default_rng(options.seed)

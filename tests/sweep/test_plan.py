@@ -549,3 +549,11 @@ def test_exit_codes(raised, code, line, monkeypatch, capsys):
     monkeypatch.setattr("dr_q.sweep.run_sweep", end)
     assert main(["sweep", "dmc-easy"]) == code
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize("mem", ["0", "0G", "-4G", "much", "", "4 G", "4GB"])
+def test_memory_that_slurm_would_misunderstand_is_refused(mem, tmp_path, capsys):
+    command = ["sweep", "gym/Pendulum-v1", "--slurm", "array", "--out", str(tmp_path / "x"), f"--mem={mem}"]
+    assert main(command) == 2
+    assert f"--mem must be a number above 0 with K, M, G or T, like 32G; got '{mem}'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

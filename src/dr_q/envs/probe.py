@@ -240,7 +240,7 @@ def _in_bounds(
         part, values = obs[name], np.stack([step.obs[name] for step in seen])
         least, most = values.min(axis=0), values.max(axis=0)
         outside = (least < low - _rounding(low)) | (most > high + _rounding(high))
-        found = "within the declared space"
+        found = "within the declared space" if len(bounds) == 1 else f"{name} is within the declared space"
         if outside.any():
             at = int(np.argmax(outside))
             assert isinstance(part, Vector)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_q.config import settings_of
-from dr_q.kit import ConfigError, check_can_write, full_path, read_small, write_text
+from dr_q.kit import ConfigError, check_can_write, full_path, read_small, shortened, write_text
 from dr_q.settings import STOP_RULES, Execution, option_name
 from dr_q.sweep.driver import CPUS_BESIDE_SIMULATORS
 from dr_q.sweep.estimate import longest_first
@@ -182,6 +183,13 @@ class SlurmOptions:
     """Main memory of an element of the array, as sbatch takes it: 32G."""
     header: Path | None = None
     """A file with lines for the script's head: #SBATCH lines for partition, account and time, and commands (module)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what sbatch would take for something else: 0 is all memory of a node."""
+        if self.mem is not None and not re.fullmatch(r"[1-9][0-9]{0,8}[KMGT]?", self.mem):
+            raise ConfigError(
+                f"--mem must be a number above 0 with K, M, G or T, like 32G; got '{shortened(self.mem)}'"
+            )
 
 
 def slurm_script(
