@@ -74,7 +74,8 @@ def measure(rounds: int) -> dict[str, float]:
         jax.block_until_ready(now)
         return (time.perf_counter() - start) / 200
 
-    encoder(), actor_critic()  # compiled
+    for part in (encoder, actor_critic):
+        part()  # compiles
     times = [(encoder(), actor_critic()) for _ in range(rounds)]
     return {
         name: 1000 * statistics.median(x) for name, x in zip(("encoder", "rl"), zip(*times, strict=True), strict=True)

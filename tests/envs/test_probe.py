@@ -249,6 +249,13 @@ class SharesItsState(toys.Walk):
         return -abs(self.x), False, self.t == 39
 
 
+class SucceedsQuietly(toys.Walk):
+    """Says that it succeeded under a name that nobody reads."""
+
+    def step(self, action):
+        return *super().step(action)[:4], {"success": True}
+
+
 class GreyImage(toys.Toy):
     """An image without an axis of channels."""
 
@@ -274,6 +281,7 @@ class ChannelsInTheMiddle(GreyImage):
     ("make", "what", "said"),
     [
         (SharesItsState, "independent", "stepping another environment in the same process changed this one, at step "),
+        (SucceedsQuietly, "success", "info['success'] is not read"),
         (GreyImage, "images", "of shape (40, 36) is taken for 1,440 plain numbers"),
         (ChannelsInTheMiddle, "images", "is an image of 40 channels, 32 x 36 pixels"),
     ],
@@ -315,8 +323,12 @@ def test_the_order_of_a_dict_is_said(tmp_path):
     policy = policy_of(NumberedKeys, tmp_path / "run")
     whole = NumberedKeys().observe()
     assert policy.act(whole).shape == (1,)
-    np.testing.assert_array_equal(policy.act(np.array([0, 0, 1], np.float32)), policy.act(whole))
-    with pytest.raises(ValueError, match=r"of shape \(2,\); .*; its entries are 1 \(2,\), 2 \(1,\): give them by name"):
+    with pytest.warns(UserWarning, match="in the order 1"):
+        np.testing.assert_array_equal(policy.act(np.array([0, 0, 1], np.float32)), policy.act(whole))
+    with (
+        pytest.warns(UserWarning, match="in the order 1"),
+        pytest.raises(ValueError, match=r"of shape \(2,\); .*; its entries are 1 \(2,\), 2 \(1,\): give them by name"),
+    ):
         policy.act(whole[1])
     with pytest.raises(dr_q.TaskError, match="two entries have the same path; rename one"):
         make_env(SamePaths)

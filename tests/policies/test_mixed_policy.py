@@ -56,7 +56,8 @@ def test_choices_and_numbers_are_taken_as_given_or_flattened(tmp_path):
     policy, own = policy_of(mixed_toys.Choices, tmp_path), mixed_toys.Choices()
     obs, _ = own.reset(seed=0)
     flat = gymnasium.spaces.flatten(own.observation_space, obs)
-    np.testing.assert_array_equal(policy.act(obs), policy.act(flat))
+    with pytest.warns(UserWarning, match="a flat observation is taken in the order at/0"):
+        np.testing.assert_array_equal(policy.act(obs), policy.act(flat))
     many = {"at": (np.array([0, 2]), np.zeros((2, 2))), "bits": np.zeros((2, 2))}
     assert policy.act(many).shape == (2, 1)
     one = {"at": (2, np.zeros(2)), "bits": np.zeros(2)}

@@ -46,7 +46,10 @@ def test_dicts_and_actions_of_any_shape(tmp_path):
     assert action.shape == (2, 1)
     assert env.action_space.contains(action)
     env.step(action)
-    assert np.array_equal(action, policy.act(spaces.flatten(env.observation_space, obs)))
+    with pytest.warns(
+        UserWarning, match=r"flat observation is taken in the order a \(2, 2\), b \(2,\); give its entries"
+    ):
+        assert np.array_equal(action, policy.act(spaces.flatten(env.observation_space, obs)))
     batch = {key: np.stack([x, 0 * x, x]) for key, x in obs.items()}
     actions = policy.act({"not of it": 1, **batch})
     assert actions.shape == (3, 2, 1)
@@ -176,5 +179,9 @@ def test_policies_are_evaluated_in_an_environment_of_a_callable(tmp_path):
         dr_q.evaluate(of_callable)
     with pytest.raises(dr_q.TaskError, match="was trained on"):
         dr_q.evaluate(policy, toys.Bandit)
+    best = dr_q.evaluate(tmp_path / "run", toys.Walk, episodes=3, seed=0)
+    np.testing.assert_array_equal(best.returns, played.returns)
+    with pytest.raises(dr_q.RunFolderError, match="no best policy"):
+        dr_q.evaluate(tmp_path / "run", toys.Walk, which="best")
     with pytest.raises(dr_q.ConfigError, match="episodes must be a whole number of at least 1, got 0"):
         dr_q.evaluate(policy, toys.Walk, episodes=0)

@@ -21,6 +21,7 @@ _IMAGE_SIDE = 31
 _MOST_CHANNELS = 16
 """Of an image; more are taken for a mistaken order of axes."""
 _MOST_SHOWN = 6
+_LIKE_SUCCESS = ("success", "is_successful", "succeeded", "solved")
 _TOGETHER = 50
 """Steps at most in which a second environment is stepped in between."""
 _SEED = 12_345
@@ -278,6 +279,10 @@ def _success(seen: list[Step]) -> Iterator[Finding]:
     """Whether the environment says that an episode succeeded, in a way that is understood."""
     said = [step.info[SUCCESS] for step in seen if step.info and SUCCESS in step.info]
     if not said:
+        other = next((name for step in seen for name in _LIKE_SUCCESS if name in (step.info or ())), None)
+        if other is not None:
+            found, fix = f"info['{other}'] is not read", f"call it '{SUCCESS}' for success rates in evaluations"
+            yield Finding("success", False, found, fix, warning=True)
         return
     wrong = next((x for x in said if isinstance(x, str | bytes) or np.size(x) != 1), None)
     found = "info['is_success'] is given" if wrong is None else f"info['is_success'] is {wrong!r}"

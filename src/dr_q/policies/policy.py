@@ -1,5 +1,6 @@
 """Policies: what is left of a run when only acting matters (encoder f and actor)."""
 
+import warnings
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -239,6 +240,13 @@ class Policy:
             return whole if batch is None else _expand(part, "", whole, batch)
         nested = isinstance(obs, Mapping) or (isinstance(obs, tuple | list) and _has_all(obs, fields))
         if not nested:
+            named = [f"{path} {tuple(shape)}" for path, shape in fields.items() if path]
+            if named[1:]:  # another order of the same length would go unnoticed
+                warnings.warn(
+                    f"a flat observation is taken in the order {', '.join(named)}; give its entries by name, as the "
+                    "environment does",
+                    stacklevel=5,
+                )
             return np.asarray(obs)
         found = {key: _numbers(key, at_path(obs, key)) for key in fields if _has_all(obs, [key])}
         batches = {_batch_shape(x, fields[key]) for key, x in found.items()}

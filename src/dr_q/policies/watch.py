@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -91,7 +91,12 @@ def evaluate_policy(path: Path, seed: int | None, episodes: int) -> tuple[Policy
 
 
 def evaluate(
-    policy: Policy | str | Path, make: Callable[[], gymnasium.Env] | None = None, *, episodes: int = 10
+    policy: Policy | str | Path,
+    make: Callable[[], gymnasium.Env] | None = None,
+    *,
+    episodes: int = 10,
+    seed: int | None = None,
+    which: Literal["last", "best"] = "last",
 ) -> PlayedEpisodes:
     """Play fresh episodes without exploration noise, which no evaluation of the training had.
 
@@ -99,6 +104,8 @@ def evaluate(
         policy: What `dr_q.load` returned, or the folder of a run or a policy.
         make: A callable that makes the environment. Default: the task that the policy was trained on.
         episodes: Number of episodes.
+        seed: With a folder: one of the run's seeds, as in `dr_q.load`.
+        which: With a folder: the policy of the last evaluation or the best one, as in `dr_q.load`.
 
     Returns:
         The return of each episode, and whether it succeeded.
@@ -112,13 +119,13 @@ def evaluate(
 
     Example:
         ```python
-        played = dr_q.evaluate("runs/reach", make, episodes=20)
+        played = dr_q.evaluate("runs/reach", make, episodes=20, which="best")
         print(played, played.returns.min(), played.success.mean())
         ```
     """
     if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
         raise ConfigError(f"{spelled('episodes')} must be a whole number of at least 1, got {episodes!r}")
-    return evaluate_loaded(policy if isinstance(policy, Policy) else load(policy), episodes, make)
+    return evaluate_loaded(policy if isinstance(policy, Policy) else load(policy, seed, which), episodes, make)
 
 
 def evaluate_loaded(policy: Policy, episodes: int, make: Callable[[], gymnasium.Env] | None = None) -> PlayedEpisodes:

@@ -187,9 +187,7 @@ class SlurmOptions:
     def __post_init__(self) -> None:
         """Refuse what sbatch would take for something else: 0 is all memory of a node."""
         if self.mem is not None and not re.fullmatch(r"[1-9][0-9]{0,8}[KMGT]?", self.mem):
-            raise ConfigError(
-                f"--mem must be a number above 0 with K, M, G or T, like 32G; got {shortened(self.mem)}"
-            )
+            raise ConfigError(f"--mem must be a number above 0 with K, M, G or T, like 32G; got {shortened(self.mem)}")
 
 
 def slurm_script(
