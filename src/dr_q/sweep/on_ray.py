@@ -96,7 +96,7 @@ def _use_token() -> None:
     `ray start --head` asks for a token as soon as there is one, which every local Ray leaves in the home directory;
     `ray.init` with an address gives none by itself. A cluster without tokens does not mind.
     """
-    with contextlib.suppress(ImportError):  # versions before 2.5x have no tokens
+    with contextlib.suppress(ImportError):  # earlier versions of Ray have no tokens
         from ray._private.authentication import authentication_token_setup as setup
 
         setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
