@@ -7,8 +7,10 @@ A block in `python`, `bash`, `sh` or `console` is one of three:
 - a comment right before it says `<!-- not run: REASON -->`.
 
 `<!-- continues -->` right before a block says that it builds on the block before it: same folder and, from Python to
-Python, same variables. A Python block that begins with `# NAME.py` is also written to that file. Runs are tiny:
-networks have the widths of `tests.training.tiny`, and training ends after `STEPS` agent steps, whatever a block says.
+Python, same variables. `<!-- given: COMMAND -->` makes what the page takes for granted. A Python block that begins with
+`# NAME.py` is also written to that file. Runs are tiny, whatever a block says: networks have the widths of
+`tests.training.tiny`, training ends after `STEPS` agent steps, and there are at most two tasks and seeds
+(`documents/tiny_runs.py`).
 
 Blocks that are not run are checked as well: Python compiles and uses names and settings that exist, each `dr-q` command
 parses, and the files and targets of `make` that commands name exist.
@@ -44,6 +46,8 @@ COVERED = {
     "docs/callbacks.md": "tests/training/test_callbacks.py",
 }
 """Pages whose Python blocks another test runs."""
+TOOLS = ROOT / "tests" / "documents"
+"""What makes runs tiny, and files that blocks need."""
 CHANGES = "docs/extending.md"
 """Its scripts use what its diffs add."""
 SHELL = ("bash", "sh", "console")
@@ -68,6 +72,8 @@ class Block(NamedTuple):
     not_run: str | None
     """Why it is not run; None if it is."""
     continues: bool
+    given: tuple[str, ...]
+    """Commands that are run before it, in its folder, and that the page does not show."""
 
     @property
     def place(self) -> str:
@@ -98,7 +104,8 @@ def blocks_of(text: str, page: str) -> list[Block]:
             comments.append(comment[1])
         reasons = [comment.partition(":")[2].strip() for comment in comments if comment.startswith("not run:")]
         not_run = reasons[0] if reasons else None
-        found.append(Block(page, number + 2, begin[2], code, not_run, "continues" in comments))
+        given = tuple(comment.partition(":")[2].strip() for comment in comments if comment.startswith("given:"))[::-1]
+        found.append(Block(page, number + 2, begin[2], code, not_run, "continues" in comments, given))
         number = end + 1
     return found
 
@@ -235,26 +242,32 @@ def test_blocks_run(chain, tmp_path):
     environment = prepared(tmp_path)
     work = tmp_path / "work"
     for number, group in enumerate(grouped(chain)):
+        for command in group[0].given:
+            _run(["bash", "-e", "-c", command], work, environment, group[0])
         if group[0].language == "python":
             for block in group:
                 if named := re.match(r"# (\w+\.py)\n", block.code):
                     (work / named[1]).write_text(block.code)
             job = tmp_path / f"blocks-{number}.json"
             job.write_text(json.dumps([("\n" * (block.line - 1) + block.code, block.page) for block in group]))
-            command = [sys.executable, str(tmp_path / "run_blocks.py"), str(job)]
+            command = [sys.executable, str(TOOLS / "run_blocks.py"), str(job)]
         else:
             command = ["bash", "-e", "-u", "-o", "pipefail", "-c", shell_code(group[0])]
-        done = subprocess.run(
-            command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE_S
-        )
-        assert done.returncode == 0, f"{group[0].place}\n{done.stdout[-3000:]}{done.stderr[-5000:]}"
+        _run(command, work, environment, group[0])
+
+
+def _run(command: list[str], work: Path, environment: dict[str, str], block: Block) -> None:
+    done = subprocess.run(
+        command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+    )
+    assert done.returncode == 0, f"{block.place}\n{done.stdout[-3000:]}{done.stderr[-5000:]}"
 
 
 def grouped(chain: list[Block]) -> list[list[Block]]:
-    """Python blocks in a row run in one process, and each shell block in one."""
+    """Python blocks in a row run in one process, unless something is given for one, and each shell block in one."""
     found: list[list[Block]] = []
     for block in chain:
-        if found and block.language == found[-1][0].language == "python":
+        if found and block.language == found[-1][0].language == "python" and not block.given:
             found[-1].append(block)
         else:
             found.append([block])
@@ -268,13 +281,11 @@ def shell_code(block: Block) -> str:
 
 
 def prepared(folder: Path) -> dict[str, str]:
-    """Write what runs blocks: a folder `work` with the examples alone, a tiny `dr-q`, a runner; return variables."""
+    """Make a folder `work` with the examples and what is given to blocks, and a tiny `dr-q`; return variables."""
     (folder / "work").mkdir()
     (folder / "work" / "examples").symlink_to(ROOT / "examples")
     (folder / "bin").mkdir()
-    (folder / "tiny.json").write_text(json.dumps({"settings": TINY, "steps": STEPS}))
-    (folder / "run_blocks.py").write_text(RUN_BLOCKS)
-    (folder / "tiny_runs.py").write_text(TINY_RUNS)
+    (folder / "work" / "given").symlink_to(TOOLS / "given")
     start = {"dr-q": "-c 'import tiny_runs; tiny_runs.command()' ", "python": ""}
     for name, words in start.items():
         (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words}"$@"\n')
@@ -283,63 +294,10 @@ def prepared(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": os.pathsep.join((str(folder / "bin"), os.environ["PATH"])),
-        "PYTHONPATH": os.pathsep.join((str(source), str(folder))),
+        "PYTHONPATH": os.pathsep.join((str(source), str(TOOLS))),
+        "DRQ_TINY": json.dumps({"settings": TINY, "steps": STEPS}),
         "MPLBACKEND": "Agg",
     }
-
-
-TINY_RUNS = '''"""Training that is tiny, whatever was asked for."""
-
-import json
-import sys
-from pathlib import Path
-
-GIVEN = json.loads(Path(__file__).with_name("tiny.json").read_text())
-
-
-def shortened(settings, resumed):
-    if resumed:
-        return {"steps": 2 * GIVEN["steps"]} if "steps" in settings else {}
-    return {**GIVEN["settings"], "steps": GIVEN["steps"]}
-
-
-def tiny_train():
-    import dr_q
-
-    train = dr_q.train
-
-    def run(*arguments, **settings):
-        return train(*arguments, **{**settings, **shortened(settings, "resume" in settings)})
-
-    dr_q.train = run
-
-
-def command():
-    from dr_q.cli import main
-
-    words = sys.argv[1:]
-    if words[0] == "train":
-        asked = {word.lstrip("-") for word in words if word.startswith("--")}
-        for name, value in shortened(asked, "resume" in asked).items():
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    sys.exit(main(words))
-'''
-
-RUN_BLOCKS = '''"""Run the Python blocks of a file one after the other, with common variables."""
-
-import json
-import sys
-from pathlib import Path
-
-if __name__ == "__main__":
-    import tiny_runs
-
-    tiny_runs.tiny_train()
-    sys.path.insert(0, str(Path.cwd()))
-    variables = {"__name__": "__main__"}
-    for code, page in json.loads(Path(sys.argv[1]).read_text()):
-        exec(compile(code, page, "exec"), variables)
-'''
 
 
 # The checks themselves.
@@ -347,15 +305,16 @@ if __name__ == "__main__":
 
 def test_blocks_and_their_marks_are_found():
     page = (
-        "# T\n\n<!-- not run: needs a GPU -->\n```bash\ndr-q train x\n```\nText.\n\n```python\na = 1\n```\n"
+        "# T\n\n<!-- not run: needs a GPU -->\n```bash\ndr-q train x\n```\nText.\n\n"
+        "<!-- given: touch a -->\n<!-- given: touch b -->\n```python\na = 1\n```\n"
         "<!-- continues -->\n```python\nb = a\n```\n- item\n  ```\n  dr-q version\n  ```\n"
     )
     found = blocks_of(page, "page.md")
-    assert [(b.line, b.language, b.not_run, b.continues) for b in found] == [
-        (5, "bash", "needs a GPU", False),
-        (10, "python", None, False),
-        (14, "python", None, True),
-        (18, "", None, False),
+    assert [(b.line, b.language, b.not_run, b.continues, b.given) for b in found] == [
+        (5, "bash", "needs a GPU", False, ()),
+        (12, "python", None, False, ("touch a", "touch b")),
+        (16, "python", None, True, ()),
+        (20, "", None, False, ()),
     ]
     assert [b.is_run_here for b in found] == [False, True, True, False]
 

@@ -1,0 +1,1 @@
+"""What runs the blocks of code in our pages."""

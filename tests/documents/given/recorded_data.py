@@ -1,0 +1,30 @@
+"""Record random episodes of `my_robot:Reach-v0`: a Minari dataset, reach/expert-v0, and logs.npz."""
+
+import os
+import warnings
+from pathlib import Path
+
+os.environ["MINARI_DATASETS_PATH"] = str(Path.cwd() / "minari")
+
+import gymnasium
+import minari
+import my_robot  # noqa: F401
+import numpy as np
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    env = minari.DataCollector(gymnasium.make("Reach-v0"))
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+    rows: dict[str, list] = {name: [] for name in names}
+    for episode in range(3):
+        obs, _ = env.reset(seed=episode)
+        env.action_space.seed(episode)
+        over = False
+        while not over:
+            action = env.action_space.sample()
+            next_obs, reward, terminated, truncated, _ = env.step(action)
+            for name, x in zip(names, (obs, action, reward, next_obs, terminated, truncated), strict=True):
+                rows[name].append(x)
+            obs, over = next_obs, terminated or truncated
+    env.create_dataset(dataset_id="reach/expert-v0")
+    np.savez("logs.npz", **{name: np.asarray(values) for name, values in rows.items()})
