@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -277,6 +278,22 @@ with Signals("stopping") as signals:
 def test_signals_of_forked_children_are_not_the_parents():
     done = subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_wake_that_comes_right_before_the_main_thread_waits_is_sent_again(monkeypatch):
+    send, sent = signal.pthread_kill, []
+
+    def lose_the_first(thread, number):
+        sent.append(number)
+        if len(sent) > 1:
+            send(thread, number)
+
+    monkeypatch.setattr(signal, "pthread_kill", lose_the_first)
+    with Signals() as signals:
+        threading.Thread(target=signals.call_in_main, args=(signals._raise,)).start()
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(60)
+    assert (len(sent), signals.received) == (2, 0)
 
 
 def received() -> bool:

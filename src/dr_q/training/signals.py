@@ -13,6 +13,10 @@ SAME = 0.3
 """Seconds in which a signal that comes again is the same one: some senders reach a process and then its whole group."""
 PATIENCE = 5.0
 """Seconds in which the main thread must have left after a second signal."""
+WAKE = signal.SIGURG
+"""Wakes the main thread, and means nothing else; where nobody handles it, it is ignored."""
+AGAIN, TRIES = 0.05, 20
+"""Seconds after which the main thread is woken again if it has not noticed, and how often."""
 _active: list["Signals"] = []
 
 
@@ -35,7 +39,7 @@ class Signals:
         self._give_up = give_up
         self._at_once = False
         self._in_main: Callable[[], None] | None = None
-        self._own = 0
+        self._called = threading.Event()
         self._left = threading.Event()
         self._before: dict[int, Any] = {}
 
@@ -51,36 +55,44 @@ class Signals:
             self._listener.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._take)
+            self._before[WAKE] = signal.signal(WAKE, self._wake)
             _active.append(self)
         return self
 
     def call_in_main(self, call: Callable[[], None]) -> None:
         """From another thread: have the main thread call something, which may raise, also while it waits.
 
-        A signal wakes it from most of what it can wait for. Where Python cannot run, it is called later.
+        A signal wakes it from most of what it can wait for. One that comes right before it begins to wait does not, so
+        it is sent again until the call has begun. Where Python cannot run, it is called later.
         """
         if not self._before:
             return
+        self._called.clear()
         self._in_main = call
-        self._own += 1
-        signal.pthread_kill(self._main, signal.SIGTERM)
+        for _ in range(TRIES):
+            signal.pthread_kill(self._main, WAKE)
+            if self._called.wait(AGAIN) or self._left.is_set():
+                return
+
+    def _wake(self, *_: Any) -> None:
+        call, self._in_main = self._in_main, None
+        if call is not None:
+            self._called.set()
+            call()
 
     def _take(self, number: int, _: Any) -> None:
-        call, self._in_main = self._in_main, None
-        if call is not None:  # it takes the place of a signal of the user's at the same moment, which the listener has
-            return call()
         self.received = self.received or number
         if self._at_once:
-            raise KeyboardInterrupt
-        return None
+            self._raise()
+
+    @staticmethod
+    def _raise() -> None:
+        raise KeyboardInterrupt
 
     def _listen(self) -> None:
         first = None
         while data := self._ear.recv(64):
             for number in data:
-                if number == signal.SIGTERM and self._own:
-                    self._own -= 1
-                    continue
                 if number not in (signal.SIGINT, signal.SIGTERM) or self._at_once:
                     continue
                 self.received = self.received or number
@@ -90,9 +102,9 @@ class Signals:
                         with contextlib.suppress(OSError):  # nobody reads
                             os.write(2, f"{self._answer}\n".encode())
                 elif time.monotonic() - first >= SAME:
-                    self._at_once = True
                     # The handler may have run before this was known, and the main thread wait for something again.
-                    signal.pthread_kill(self._main, number)
+                    self.call_in_main(self._raise)
+                    self._at_once = True
                     if self._give_up is not None and not self._left.wait(PATIENCE):
                         self._end(number, self._give_up)
 
