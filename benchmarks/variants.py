@@ -2,6 +2,7 @@
 
     python benchmarks/variants.py --out variants.json                     # all groups
     python benchmarks/variants.py --out variants.json --groups states     # ten seeds, cheetah-run's sizes
+    python benchmarks/variants.py --out variants.json --groups cpu --preset quick     # compiler options of a CPU
 
 Each variant is the same two programs of training (a target period's encoder updates, and a critic + actor update),
 traced with other settings or compiled with other options. One that fails is reported and left out. After each round the
@@ -23,6 +24,8 @@ from typing import Any, NamedTuple
 import tyro
 
 TRITON = {"xla_gpu_enable_triton_gemm": True}
+WIDE = {"xla_cpu_prefer_vector_width": 512}
+PRODUCTS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"}
 
 
 class Variant(NamedTuple):
@@ -76,6 +79,16 @@ GROUPS = {
         ),
     ),
     "one": Group(1, False, (BASE, MIXED, EXACT, Variant("mixed, Triton products", "mixed", options=TRITON))),
+    "cpu": Group(
+        1,
+        False,
+        (
+            Variant("base"),
+            Variant("vectors of 512 bits", options=WIDE),
+            Variant("YNNPACK for products alone", options=PRODUCTS),
+            Variant("both", options=WIDE | PRODUCTS),
+        ),
+    ),
 }  # fmt: skip
 
 
@@ -85,8 +98,8 @@ class Arguments:
 
     out: Path
     """JSON file of the figures; written anew after each round."""
-    groups: tuple[str, ...] = tuple(GROUPS)
-    """Of `states` (ten seeds), `pixels` (five) and `one` (one seed from states)."""
+    groups: tuple[str, ...] = ("states", "pixels", "one")
+    """Of `states` (ten seeds), `pixels` (five), `one` and `cpu` (one seed from states)."""
     rounds: int = 7
     """Times that each variant is measured, alternating with the others."""
     updates: int = 50
@@ -158,7 +171,7 @@ def prepare(group: Group, arguments: Arguments, figures: dict[str, Any]) -> dict
             figures[variant.name] = {"encoder_ms_each": [], "rl_ms_each": []}
             try:
                 learner, filled = make(group, variant, arguments, filled)
-                options = {**GPU_OPTIONS, **variant.options} if is_gpu() else None
+                options = {**(GPU_OPTIONS if is_gpu() else {}), **variant.options} or None
                 jobs[variant.name] = []
                 for step in (learner._programs.sync_targets_and_train_encoder, learner._programs.update):
                     lowered = step.lower(learner._donated, learner._roots, learner._numbers[0])

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from dr_q.learner.programs import compiler_options
+
 FOLDER = Path(os.environ.get("DRQ_GOLDEN", Path(__file__).parent / "golden"))
 
 _IN_FULL = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
@@ -17,7 +19,8 @@ _IN_FULL = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """jax.jit, optimised as a user's programs are."""
     lowered = "--xla_cpu_use_fusion_emitters" in os.environ.get("XLA_FLAGS", "")
-    return jax.jit(function, compiler_options=_IN_FULL if lowered else None, **options)
+    of_training = compiler_options(jax.default_backend())
+    return jax.jit(function, compiler_options={**(_IN_FULL if lowered else {}), **of_training}, **options)
 
 
 def files(*patterns: str) -> list[Path]:
