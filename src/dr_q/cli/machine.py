@@ -88,9 +88,7 @@ class Check:
 
 
 def _printed(finding: Any) -> Any:
-    fix = "" if finding.ok else f"  ->  {finding.fix}"
-    mark = "ok  " if finding.ok else "!   " if getattr(finding, "warning", False) else "--  "
-    print(f"{mark}{finding.what}: {finding.found}{fix}", flush=True)
+    print(finding, flush=True)
     return finding
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,19 +96,7 @@ class Compare:
             record = {**found._asdict(), "tasks": list(map(_as_record, found.tasks)), "sentences": sentences}
             print(json.dumps(_without_nan(record), indent=1))
             return 0
-        columns = (
-            "task",
-            "agent steps",
-            "seeds",
-            *(f"{name}, mean +- sd" for name in names),
-            "difference",
-            "95% interval",
-            "p",
-            "p, Holm",
-            "P(better)",
-            "",
-        )
-        print_table(columns, map(_compared, found.tasks), width=160)
+        print_table(_heads(names), map(_compared, found.tasks), width=160)
         for sentence in sentences:
             print(sentence)
         return 0
@@ -143,17 +132,8 @@ class Compare:
             print()
             known = found.sorted_tasks()
             rows = [*known, *(row for row in found.pair.tasks if row.task not in found.shares)]
-            head = (
-                "task",
-                "agent steps",
-                "seeds",
-                *(f"{name}, mean +- sd" for name in (found.preset, found.reference)),
-                "difference",
-                "95% interval",
-                "p",
-            )
             lines = ((*_compared(row)[:-1], found.verdict(row)) for row in rows)
-            print_table((*head, "p, Holm", "P(better)", ""), lines, width=180)
+            print_table(_heads((found.preset, found.reference)), lines, width=180)
             print(reference_sentence(found))
             if found.missing:
                 print(f"Tasks of the paper that are not compared ({len(found.missing)}): {', '.join(found.missing)}.\n")
@@ -181,6 +161,12 @@ def _suite_row(one: Any) -> tuple[str, ...]:
 def _as_record(row: Any) -> dict[str, Any]:
     """A task's numbers as JSON has them."""
     return {**row._asdict(), "samples": [of._asdict() for of in row.samples], "verdict": row.verdict}
+
+
+def _heads(names: Iterable[str]) -> tuple[str, ...]:
+    """Of the columns of `_compared`, with the names of both sides."""
+    sides = (f"{name}, mean +- sd" for name in names)
+    return ("task", "agent steps", "seeds", *sides, "difference", "95% interval", "p", "p, Holm", "P(better)", "")
 
 
 def _compared(row: Any) -> tuple[str, ...]:

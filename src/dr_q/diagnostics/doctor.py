@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import dr_q
+from dr_q.envs.probe import Finding
 from dr_q.kit import DamagedFileError, DrQError, RunFolderError, is_installed
 from dr_q.run_folder import (
     EVALS,
@@ -26,15 +27,6 @@ from dr_q.run_folder import (
     run_timing,
     source_digest,
 )
-
-
-class Finding(NamedTuple):
-    """One thing looked at."""
-
-    what: str
-    ok: bool
-    found: str
-    fix: str = ""
 
 
 def examine() -> Iterator[Finding]:
