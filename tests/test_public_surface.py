@@ -41,7 +41,7 @@ SURFACE = {
         *("TaskError", "ToolError", "TrainingError", "WorkerError"),
         *("Agent", "Encoder", "Replay"),
         *("actor_from_torch", "critic_from_torch", "discrete_actor_from_torch", "encoder_from_torch"),
-        *("check_env", "export_policy", "import_authors"),
+        *("Exported", "Finding", "Imported", "check_env", "export_policy", "import_authors"),
         *("agent", "envs", "networks", "replay", "report", "__version__"),
     },
     "dr_q.agent": {

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dr_q.config import PRESETS, Config, load_presets, preset
     from dr_q.diagnostics.check import check_env
     from dr_q.diagnostics.opened_run import Latents, OpenedRun, open_run
+    from dr_q.envs.probe import Finding
     from dr_q.kit import (
         ConfigError,
         DamagedFileError,
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
         encoder_from_torch,
     )
     from dr_q.policies import FrameStackPolicy, Policy, load
-    from dr_q.policies.authors import import_authors
-    from dr_q.policies.export import export_policy
+    from dr_q.policies.authors import Imported, import_authors
+    from dr_q.policies.export import Exported, export_policy
     from dr_q.policies.watch import PlayedEpisodes, evaluate
     from dr_q.replay import Replay
     from dr_q.run_folder import Evaluation
@@ -76,8 +77,11 @@ _HOME = {
     "Evaluation": "dr_q.run_folder",
     "EvaluationEvent": "dr_q.training.callbacks",
     "Event": "dr_q.training.callbacks",
+    "Exported": "dr_q.policies.export",
+    "Finding": "dr_q.envs.probe",
     "FrameStackPolicy": "dr_q.policies",
     "Image": "dr_q.spaces",
+    "Imported": "dr_q.policies.authors",
     "Latents": "dr_q.diagnostics.opened_run",
     "MissingPackageError": "dr_q.kit",
     "ObsSpec": "dr_q.spaces",
@@ -133,8 +137,11 @@ __all__ = [
     "Evaluation",
     "EvaluationEvent",
     "Event",
+    "Exported",
+    "Finding",
     "FrameStackPolicy",
     "Image",
+    "Imported",
     "Latents",
     "MissingPackageError",
     "ObsSpec",

@@ -30,25 +30,26 @@ _LARGEST_REWARD = float(np.finfo(np.float32).max)
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing looked at."""
+    """One result of a check: an element of what `check_env` returns, and a line of `dr-q check` and `dr-q doctor`."""
 
     what: str
-    """That was looked at."""
+    """What was checked."""
     ok: bool
-    """Whether there is nothing to do about it."""
+    """Whether nothing needs to be done."""
     found: str
+    """What the check found."""
     fix: str = ""
-    """What to do; empty where it is ok."""
+    """What to do; empty if it is ok."""
     warning: bool = False
-    """Whether a run can be trained as it is, though it is not ok."""
+    """Whether training is possible although it is not ok."""
 
     def __str__(self) -> str:
-        """A line as `dr-q check` prints it: `ok`, `!` where a run can be trained all the same, or `--`."""
+        """The line that `dr-q check` prints. It begins with `ok`, `!` (a warning) or `--` (an error)."""
         mark = "ok  " if self.ok else "!   " if self.warning else "--  "
         return f"{mark}{self.what}: {self.found}" + (f"  ->  {self.fix}" if self.fix else "")
 
     def __post_init__(self) -> None:
-        """There is nothing to do about what is ok."""
+        """A result that is ok needs no fix."""
         if self.ok:
             object.__setattr__(self, "fix", "")
             object.__setattr__(self, "warning", False)

@@ -52,13 +52,16 @@ _SETTINGS = {
 
 
 class Imported(NamedTuple):
-    """What was read and written."""
+    """An imported agent: what `import_authors` returns."""
 
     folder: Path
+    """The policy folder that was written."""
     task: str
+    """Its task, by the name in dr-q."""
     agent_steps: int
+    """Agent steps that it was trained for."""
     critics: bool
-    """Whether value.pt was there."""
+    """Whether it has critics, from `value.pt`."""
 
 
 def import_authors(
@@ -70,24 +73,24 @@ def import_authors(
 ) -> Imported:
     """Read an agent that the authors' code saved, and write it as a policy folder.
 
-    The folder holds state encoder and actor, which is what acts, and all other weights of the online networks that the
-    files give: g, M and, with value.pt, the critics.
+    The policy folder has the state encoder and the actor, and the other weights of the online networks that the files
+    have: g, M and, with `value.pt`, the critics.
 
     Args:
-        folder: Where the authors' `Agent.save` wrote to.
-        task: Our name of the task it was trained on; its environment says what the numbers of an observation are.
-        out: The new policy folder; by default `policy` in the folder.
-        seed: The number that the policy gets.
-        agent_steps: Steps that it was trained for; by default about as its folder says, else 0. It counts updates, and
-            its exploration also counts the ends of episodes.
+        folder: The folder to which the authors' `Agent.save` wrote.
+        task: The task that it was trained on, by its name in dr-q. Its environment gives the spaces.
+        out: The new policy folder. Default: `policy` in the folder.
+        seed: The seed under which the policy is stored.
+        agent_steps: Agent steps that it was trained for. Default: an estimate from `agent_var.npy`, updates plus
+            exploration steps; 0 without that file.
 
     Returns:
-        The policy folder, its task, the number of steps, and whether there were critics.
+        `folder` (the policy folder), `task`, `agent_steps`, and `critics`: whether there were critics.
 
     Raises:
-        RunFolderError: If a file is missing, the weights are of another environment, or `out` is not empty.
-        DamagedFileError: If a file cannot be read.
-        TaskError: If there is no such task.
+        RunFolderError: A file is missing, the weights are of another environment, or `out` is not empty.
+        DamagedFileError: A file cannot be read.
+        TaskError: There is no such task.
 
     Example:
         ```python

@@ -38,24 +38,26 @@ _MOST_SEEN = 500
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """An exported policy: what `export_policy` returns."""
 
     folder: Path
+    """Where the files are."""
     seed: int
+    """Whose policy it is."""
     size: int
     """Bytes of the weights."""
     played: PlayedEpisodes | None
     """Fresh episodes with these weights; None if none were asked for."""
     difference: float
-    """The largest from our own policy with the same weights, of actions in [-1, 1]; of logits relative to them."""
+    """Largest difference from dr-q's actions in [-1, 1] with the same weights; for logits, relative to the largest."""
     rounding: float | None
-    """The largest from our own policy before its weights were rounded to float16; None for float32."""
+    """Largest difference from dr-q's actions before the weights were rounded to float16; None for float32."""
     latency: Latency
-    """Of one action here."""
+    """Time of one action on this machine."""
 
     @property
     def returns(self) -> np.ndarray | None:
-        """Of those episodes."""
+        """The returns of the episodes."""
         return None if self.played is None else self.played.returns
 
 
@@ -68,28 +70,28 @@ def export_policy(
     form: Format = "safetensors",
     which: Literal["last", "best"] = "last",
 ) -> Exported:
-    """Write a run's policy to a folder of its own, with a model card.
+    """Write a run's policy to a new folder, with a model card.
 
-    What was written is read again and compared with the policy on 1,000 observations. The folder is there whole or not
-    at all.
+    The written files are read again and compared with the policy on 1,000 observations. If anything fails, no folder is
+    left.
 
     Args:
         path: A run's folder, or a policy folder.
         out: The new folder.
-        seed: Which of the run's seeds; by default the one whose last evaluation was best.
-        precision: Of the weights. Actions are always computed in float32.
-        episodes: Fresh episodes played with these weights, for the card; 0 for none.
-        form: safetensors for dr-q itself; onnx, numpy and torch for use without dr-q.
+        seed: One of the run's seeds. Default: the seed whose last evaluation was best.
+        precision: Data type of the weights, `"float32"` or `"float16"`. Actions are always computed in float32.
+        episodes: Number of fresh episodes to play with these weights, for the card; 0 for none.
+        form: `"safetensors"` for dr-q itself; `"onnx"`, `"numpy"` and `"torch"` for use without dr-q.
         which: `"last"`: the policy of the run's last evaluation. `"best"`: the best policy of its seed over time.
 
     Returns:
-        Where it is, the size of its weights, how much its actions differ from the policy's, and its latency.
+        `folder`, `seed`, `size` (bytes of the weights), `played` (episodes), `difference` (of actions) and `latency`.
 
     Raises:
-        ConfigError: For a form or precision that there is not, or episodes of a task that only your own code makes.
-        RunFolderError: For a folder without a policy, a seed that it does not have, or an `out` that is not empty.
-        MissingPackageError: For a form whose package is not installed.
-        ToolError: If the export's actions differ from the policy's by more than is allowed.
+        ConfigError: `form` or `precision` is unknown, or the episodes need an environment that only your code makes.
+        RunFolderError: The folder has no policy or no such seed, or `out` is not empty.
+        MissingPackageError: The package for this form is not installed.
+        ToolError: The export's actions differ from the policy's by more than is allowed.
 
     Example:
         ```python
