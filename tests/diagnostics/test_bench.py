@@ -28,7 +28,7 @@ def test_bench_gives_a_table_with_every_part(seeds, monkeypatch):
     assert figures.stored_bytes > 0
     assert figures.evaluated_step is not None
     text = figures.markdown()
-    assert f"{seeds} seeds, replay of 800 slots" in text
+    assert f"{seeds} seeds, replay of 16,384 slots" in text
     for part in ("seed-steps/s, after exploration", "encoder update", "critic + actor update", "compile", "cores"):
         assert part in text
     assert any(line.startswith("compiled in") for line in lines)

@@ -70,9 +70,9 @@ def copy(run, tmp_path) -> Path:
 
 def spec_of(run: Path) -> LearnerSpec:
     settings = Settings.from_json(read_run_json(run)["settings"], toys.Walk)
-    return LearnerSpec(
-        settings.config, make_env(toys.Walk).spec.spaces.sizes(), rp.slots_to_fill(settings.steps, 10**6)
-    )
+    spaces = make_env(toys.Walk).spec.spaces.sizes()
+    slots = rp.slots_to_allocate(rp.slots_to_fill(settings.steps, 10**6), spaces.obs, spaces.action.dim)
+    return LearnerSpec(settings.config, spaces, slots)
 
 
 def resume_from(run: Path) -> tuple[int, list[str]]:

@@ -162,6 +162,15 @@ def test_memory_is_for_what_the_run_can_fill(steps, capacity, shortest, slots):
     assert rp.slots_to_fill(steps, capacity, shortest) == slots
 
 
+def test_runs_of_other_lengths_have_the_same_number_of_slots_where_that_costs_little():
+    vector, image = ObsSpec.vector(24), ObsSpec.image(3, 84, 84, stack=3)
+    assert [rp.slots_to_allocate(slots, vector, 6) for slots in (1, 200, 16_384, 16_385)] == [16_384] * 3 + [32_768]
+    assert rp.slots_to_allocate(501_000, vector, 6) == 507_904
+    assert rp.slots_to_allocate(501_000, image, 6) == 501_000, "16,384 images would be 331 MiB"
+    assert rp.slots_to_allocate(300, vector, 6, lanes=3) == 16_383
+    assert rp.slots_to_allocate(16_386, vector, 6, lanes=3) == 32_766
+
+
 def test_slots_to_fill_are_enough():
     log = random_log(300, seed=3, end=0.4)
     slots = rp.slots_to_fill(300, 1_000_000)

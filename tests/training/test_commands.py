@@ -325,7 +325,7 @@ def test_doctor_names_the_fix_and_the_memory(capsys, monkeypatch):
     assert "HumanoidBench (optional)" in text
     assert "--  wandb (optional, for --wandb): not installed  ->  pip install 'dr-q[wandb]'" in text
     assert "rendering (pixels, videos)" in text
-    assert "replay of 501,000 slots: " in text
+    assert "replay of 507,904 slots: " in text
     assert "\nmain memory: " in text
 
 

@@ -242,7 +242,9 @@ def load_last(run: Path, task) -> Saved:
     spaces = make_env(task).spec.spaces.sizes()
     stored = Checkpoints(run, settings.seed_list, settings.keep_checkpoints)
     lanes = settings.num_envs
-    spec = LearnerSpec(settings.config, spaces, rp.slots_to_fill(settings.steps, 1_000_000, lanes=lanes), lanes=lanes)
+    slots = rp.slots_to_fill(settings.steps, 1_000_000, lanes=lanes)
+    slots = rp.slots_to_allocate(slots, spaces.obs, spaces.action.dim, lanes)
+    spec = LearnerSpec(settings.config, spaces, slots, lanes=lanes)
     saved = load(stored, stored.steps()[-1], spec)
     return saved._replace(states=jax.tree.map(jnp.asarray, saved.states))
 
@@ -308,6 +310,12 @@ def logs(length: int, start: int) -> rp.Transition:
     obs, action, reward, next_obs = (jnp.asarray(rng.normal(size=size), jnp.float32) for size in sizes)
     terminated, truncated = (jnp.asarray(rng.random((2, length)) < 0.1) for _ in range(2))
     return rp.Transition({SINGLE: obs}, action, reward, {SINGLE: next_obs}, terminated, truncated)
+
+
+def endless(length: int, start: int) -> rp.Transition:
+    """The same without ends of episodes."""
+    never = jnp.zeros((2, length), bool)
+    return logs(length, start)._replace(terminated=never, truncated=never)
 
 
 def test_checkpoints_share_chunks_and_survive_the_ring_wrapping(tmp_path, monkeypatch):
@@ -414,6 +422,27 @@ def test_a_full_replay_is_not_put_into_a_larger_one(tmp_path):
     load(stored, 1, SPEC)
     with pytest.raises(dr_q.RunFolderError, match="a full replay of 1,024 slots, which cannot be continued as one of"):
         load(stored, 1, SPEC._replace(capacity=2048))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_full_replay_that_is_in_order_continues_behind_its_last_slot(rounds, tmp_path):
+    """As a run of whole episodes leaves it. What it has overwritten is gone; ages and draws are those of before."""
+    stored = Checkpoints(tmp_path, [0, 1], keep=1)
+    agents, replays = init_states(SPEC, ROOTS)
+    for part in range(2 * rounds):
+        replays = fill(replays, endless(512, part))
+    assert np.asarray(replays.storage.cursor).tolist() == [0, 0]
+    stored.write(to_checkpoint(saved_at(1, SeedStates(agents, replays)), [0, 1]))
+    larger = load(stored, 1, SPEC._replace(capacity=2048)).states.replays
+    assert np.asarray(larger.storage.cursor).tolist() == [1024, 1024]
+    before, after = (jax.vmap(rp.probability)(jax.tree.map(jnp.asarray, x)) for x in (replays, larger))
+    np.testing.assert_array_equal(after[:, :1024], before)
+    more = fill(jax.tree.map(jnp.asarray, larger), endless(100, 9))
+    assert np.asarray(more.storage.size).tolist() == [1124, 1124]
+    np.testing.assert_array_equal(more.storage.reward[:, :1024], replays.storage.reward)
+    assert np.asarray(more.storage.valid).reshape(2, -1)[:, 1019:1030].all(), (
+        "windows lead from the old slots to the new"
+    )
 
 
 def test_what_was_read_is_not_copied_on_the_host_and_not_written_over():

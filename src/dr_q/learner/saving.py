@@ -162,8 +162,7 @@ def load_replay(stored: StoredCheckpoint, spec: LearnerSpec, seed: int) -> tuple
 
 def chunk_slots(spec: rp.StorageSpec) -> int:
     """Slots in a chunk: whole rows, of about 32 MiB."""
-    slot_bytes = spec.obs.frame_bytes + 4 * spec.action_dim + 14  # reward, not_done, stamp; two fields of a byte
-    return max(1, CHUNK_BYTES // slot_bytes // rp.ROW) * rp.ROW
+    return max(1, CHUNK_BYTES // rp.slot_bytes(spec.obs, spec.action_dim) // rp.ROW) * rp.ROW
 
 
 def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerSpec) -> tuple[rp.Replay, Arrays | None]:
@@ -172,11 +171,8 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
     roots = root_keys(seeds)
     template = jax.eval_shape(lambda: init_replays(spec._replace(frames_on_host=False), roots))
     small = stored.replay()
-    if stored.capacity < template.spec.capacity and small["storage.size"].max() * spec.lanes == stored.capacity:
-        raise RunFolderError(
-            f"{stored.folder} has a full replay of {stored.capacity:,} slots, which cannot be continued as one of "
-            f"{template.spec.capacity:,}; resume with fewer {spelled('steps')}, or train again"
-        )
+    if stored.capacity < template.spec.capacity:
+        small = _in_a_larger_ring(small, stored, template.spec)
     filled: Arrays = {}
     for name, leaf in named_leaves(template).items():
         filled[name] = np.zeros(leaf.shape, leaf.dtype)
@@ -203,6 +199,19 @@ def _load_replays(stored: StoredCheckpoint, seeds: Sequence[int], spec: LearnerS
         return fill_tree(template, filled, what), None
     frames = {name: filled[f"storage.obs.{name}"] for name, _ in spec.spaces.obs.parts}
     return fill_tree(jax.eval_shape(lambda: init_replays(spec, roots)), filled, what), frames
+
+
+def _in_a_larger_ring(small: Arrays, stored: StoredCheckpoint, spec: rp.StorageSpec) -> Arrays:
+    """A full ring whose next slot is its first is in order: the next one is then the first of the new slots."""
+    size, cursor = small["storage.size"], small["storage.cursor"]
+    first = np.asarray(spec.each_lane())
+    full = size * spec.lanes == stored.capacity
+    if np.any(full & (cursor != first)):
+        raise RunFolderError(
+            f"{stored.folder} has a full replay of {stored.capacity:,} slots, which cannot be continued as one of "
+            f"{spec.capacity:,}; resume with fewer {spelled('steps')}, or train again"
+        )
+    return {**small, "storage.cursor": np.where(full, first + stored.capacity, cursor).astype(cursor.dtype)}
 
 
 def _put_chunk(filled: Arrays, field: str, index: int, start: int, data: np.ndarray, what: str) -> None:

@@ -23,6 +23,8 @@ from dr_q.replay.storage import (
     StorageSpec,
     Transition,
     mean_abs_reward,
+    slot_bytes,
+    slots_to_allocate,
     slots_to_fill,
     smallest_capacity,
 )
@@ -59,6 +61,8 @@ __all__ = [
     "sample_n_step",
     "sample_subtrajectory",
     "sampling_metrics",
+    "slot_bytes",
+    "slots_to_allocate",
     "slots_to_fill",
     "smallest_capacity",
     "subtrajectory_frames",

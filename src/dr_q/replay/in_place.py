@@ -10,7 +10,7 @@ from dr_q.replay.storage import Transition
 
 
 def add_in_place(replay: Replay, transition: Transition) -> Replay:
-    """Store one transition, compiled, in the memory of the replay that is given.
+    """Store one transition in the memory of the given replay. The function is compiled.
 
     A plain `jax.jit(add)` copies every array of the replay at each call. Here the arrays that an addition changes are
     donated, so the call takes about as long with a million slots as with a thousand. Inside a compiled function of your
@@ -18,7 +18,7 @@ def add_in_place(replay: Replay, transition: Transition) -> Replay:
 
     Args:
         replay: The replay of one seed. Its arrays are donated: use the returned replay from here on.
-        transition: The transition; with several lanes one of each, along a leading axis.
+        transition: The transition, or one of each lane along a leading axis.
 
     Returns:
         The replay with the transition.

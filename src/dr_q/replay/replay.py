@@ -27,7 +27,7 @@ class Replay(eqx.Module):
     sampling: Any
     """The sampler's state: its own arrays, a pytree."""
     empty_draws: Int[Array, ""]
-    """Number of batches that were drawn without a valid start; `write_priority` counts them. They end a run."""
+    """Number of batches drawn without a valid start; `write_priority` counts them. Such a batch ends a run."""
 
     @property
     def spec(self) -> StorageSpec:
@@ -92,10 +92,10 @@ def init_replay(
 
 
 def add(replay: Replay, transition: Transition) -> Replay:
-    """Store one transition; with several lanes one of each, along a leading axis.
+    """Store one transition, or one of each lane along a leading axis.
 
-    Under a plain `jax.jit` this copies the whole replay: call `add_in_place` instead, or donate the argument of the
-    compiled function that calls this one (`donate_argnums`).
+    Under a plain `jax.jit` this copies the whole replay. Call `add_in_place` instead, or donate the replay in the
+    compiled function of yours that calls `add` (`donate_argnums`).
 
     Args:
         replay: The replay.

@@ -23,6 +23,9 @@ from dr_q.spaces import ObsSpec
 ROW = 128
 """Slots in a row. What samplers read by slot lies in rows, [rows, ROW]; rows lie in groups of ROW."""
 
+ROUNDING_BYTES = 32 * 2**20
+"""The most that rounding up may add to a seed's replay: vectors are rounded, images are not."""
+
 
 @dataclasses.dataclass(frozen=True)
 class StorageSpec:
@@ -37,7 +40,7 @@ class StorageSpec:
     horizon: int
     """Transitions in the longest window that is drawn."""
     watch_age: int = NEVER
-    """The age at which the sampler is told of a transition; `dr_q.replay.init` sets it."""
+    """The sampler's `watch_age`; `dr_q.replay.init` sets it."""
     frames_on_host: bool = False
     """Whether observations are kept in host memory, outside the storage."""
     lanes: int = 1
@@ -106,6 +109,22 @@ def slots_to_fill(agent_steps: int, replay_capacity: int, shortest_episode: int 
     steps = -(-agent_steps // lanes)
     episodes = -(-steps // shortest_episode)
     return min(replay_capacity // lanes, steps + episodes) * lanes
+
+
+def slot_bytes(obs: ObsSpec, action_dim: int) -> int:
+    """Bytes of a slot: its frame, action, reward, not_done, stamp, and two fields of a byte."""
+    return obs.frame_bytes + 4 * action_dim + 14
+
+
+def slots_to_allocate(slots: int, obs: ObsSpec, action_dim: int, lanes: int = 1) -> int:
+    """The slots rounded up to whole groups, if that takes little memory: compiled programs depend on their number, and
+    runs of other lengths can then use the same ones."""
+    group = ROW**2
+    if group * slot_bytes(obs, action_dim) > ROUNDING_BYTES:
+        return slots
+    groups = -(-slots // group)
+    whole = groups * group // lanes * lanes
+    return whole if whole >= slots else (groups + 1) * group // lanes * lanes
 
 
 class Transition(NamedTuple):

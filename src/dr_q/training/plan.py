@@ -117,8 +117,9 @@ def make_plan(settings: Settings, spec: EnvSpec, memory: Memory, devices: int = 
             f"{spelled('replay_capacity')} must be at least {least} for windows of {config.horizon} transitions"
             f"{stacked}{of_lanes}, got {config.replay_capacity}"
         )
-    capacity = rp.slots_to_fill(settings.steps, config.replay_capacity, shortest, lanes) + prefilled
-    capacity = max(min(capacity, config.replay_capacity // lanes * lanes), least)
+    slots = rp.slots_to_fill(settings.steps, config.replay_capacity, shortest, lanes) + prefilled
+    slots = rp.slots_to_allocate(slots, spec.obs, spec.spaces.action.dim, lanes)
+    capacity = max(min(slots, config.replay_capacity // lanes * lanes), least)
     for on_host in (False, True):
         learner_spec = LearnerSpec(config, spec.spaces.sizes(), capacity, on_host, lanes)
         plan = _plan(learner_spec, settings.seeds, devices, memory)

@@ -22,7 +22,7 @@ class Sampler(Protocol):
 
     @property
     def watch_age(self) -> int:
-        """The age at which `on_add` is told of transitions; `dr_q.equations.NEVER` if age does not matter."""
+        """The age at which `on_add` is given a transition again; `dr_q.equations.NEVER` if age does not matter."""
         ...
 
     def init(self, spec: StorageSpec) -> State:
