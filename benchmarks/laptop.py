@@ -9,7 +9,8 @@ settings of its library. A run ends at the first evaluation (every 1,000 agent s
 task's target, at its last step, or after five minutes; then it counts as not reached. Seconds are those of the whole
 process, from its start to its end: imports, compiling and evaluations are in them, as a user waits for them too.
 
-`quick-half` is `quick` with half the encoder updates and half the batch.
+CartPole-v1 has discrete actions, which SAC and CrossQ do not have: only dr-q runs it. Other settings of `quick` are
+compared in the same way (`--algorithms quick before half`; see `OURS`).
 """
 
 import argparse
@@ -29,16 +30,36 @@ TASKS = {
     "dmc/walker-stand": (790.0, 20_000),
     "dmc/reacher-easy": (780.0, 20_000),
     "dmc/ball_in_cup-catch": (780.0, 20_000),
+    "gym/CartPole-v1": (475.0, 15_000),
 }
 """Return to reach, and agent steps at the most. Of DeepMind Control 80% of DR.Q's published final score; of
-InvertedPendulum the threshold that Gymnasium registers. They were set before the runs."""
+InvertedPendulum and CartPole the threshold that Gymnasium registers. They were set before the runs."""
+DISCRETE = ("gym/CartPole-v1",)
 LIMIT = 300
 """Seconds of a run at the most."""
-OURS = {"quick": {}, "quick-half": {"encoder_updates": 125, "batch_size": 64}}
+_RATES = ("encoder_learning_rate", "actor_learning_rate", "critic_learning_rate")
+_SLOW = {"target_period": 250, "encoder_updates": 125}
+OURS = {
+    "quick": {},
+    "before": {"batch_size": 128, "target_period": 250, "encoder_updates": 250, **dict.fromkeys(_RATES, 3e-4)},
+    "half": {**_SLOW, **dict.fromkeys(_RATES, 3e-4)},
+    "half-rate-6e-4": {**_SLOW, **dict.fromkeys(_RATES, 6e-4)},
+    "half-rate-1e-3": {**_SLOW, **dict.fromkeys(_RATES, 1e-3)},
+    "rate-3e-4": dict.fromkeys(_RATES, 3e-4),
+    "rate-6e-4": dict.fromkeys(_RATES, 6e-4),
+    "rate-1e-3": dict.fromkeys(_RATES, 1e-3),
+}
+"""The preset `quick`, what it was before, and what else was tried for it."""
 OTHERS = ("sb3-sac", "sbx-sac", "sbx-crossq")
 NAMES = {
     "quick": "dr-q `quick`",
-    "quick-half": "dr-q `quick`, half",
+    "before": "`quick` before",
+    "half": "half the encoder updates and batch",
+    "half-rate-6e-4": "half, learning rates 6e-4",
+    "half-rate-1e-3": "half, learning rates 1e-3",
+    "rate-3e-4": "half, targets twice as often",
+    "rate-6e-4": "the same, learning rates 6e-4",
+    "rate-1e-3": "the same, learning rates 1e-3",
     "sb3-sac": "SB3 SAC",
     "sbx-sac": "SBX SAC",
     "sbx-crossq": "SBX CrossQ",
@@ -82,7 +103,7 @@ def run(out: Path, others: Path, seeds: list[int], cores: str, names: list[str])
     for seed in seeds:
         for task, (target, _) in TASKS.items():
             for name in names:
-                if (name, task, seed) in done:
+                if (name, task, seed) in done or (name in OTHERS and task in DISCRETE):
                     continue
                 folder = out / "runs" / f"{name}-{task.replace('/', '-')}-{seed}-{os.getpid()}"
                 folder.mkdir(parents=True)
@@ -107,10 +128,12 @@ def run(out: Path, others: Path, seeds: list[int], cores: str, names: list[str])
 
 def table(rows: list[dict[str, str]]) -> str:
     """Median seconds of the seeds that reached the target, how many did, and their agent steps."""
-    lines = ["| task, return to reach | " + " | ".join(NAMES.values()) + " |", "|---" * (1 + len(NAMES)) + "|"]
+    names = [name for name in NAMES if any(row["algorithm"] == name for row in rows)]
+    heads = " | ".join(NAMES[name] for name in names)
+    lines = [f"| task, return to reach | {heads} |", "|---" * (1 + len(names)) + "|"]
     for task, (target, steps) in TASKS.items():
         cells = []
-        for name in NAMES:
+        for name in names:
             own = [row for row in rows if (row["algorithm"], row["task"]) == (name, task)]
             good = [row for row in own if row["reached"] == "True" and float(row["seconds"]) <= LIMIT]
             if not own:
@@ -132,7 +155,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder of runs.csv")
     parser.add_argument("--others", type=Path, default=Path("others/bin/python"), help="Python with SB3 and SBX")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--algorithms", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--algorithms", nargs="+", choices=NAMES, default=["quick", *OTHERS])
     parser.add_argument("--cores", default="0,1", help="the cores that each run has, one thread for each")
     options = parser.parse_args()
     if options.what == "run":

@@ -164,6 +164,10 @@ DIFFERENCES = {
     "quick": {
         "exploration_steps",
         "batch_size",
+        "target_period",
+        "encoder_updates",
+        "encoder_learning_rate",
+        "critic_learning_rate",
         "zs_dim",
         "zsa_dim",
         "za_dim",

@@ -125,4 +125,4 @@ def test_the_command_of_a_preset_of_a_file_has_what_it_changes(tmp_path):
         dr_q.PRESETS.pop("drq-mine")
     assert "--preset" not in command
     assert "--infonce-weight 0.5" in command
-    assert "--batch-size 128" in command
+    assert "--batch-size 64" in command

@@ -286,7 +286,7 @@ class Config:
     )  # fmt: skip
     batch_size: int = setting(
         256,
-        "samples of every update",
+        "samples in each update",
         group=_DATA,
         paper="Batch size",
         least=1,
@@ -297,19 +297,19 @@ class Config:
     discount: float = setting(
         0.99, "weight of a reward one step later", group=_TARGETS, paper="Discount factor", symbol="gamma",
         least=0, most=1,
-        change="nearer to 1 for rewards that come late, lower for short tasks",
+        change="closer to 1 for rewards that come late, lower for short tasks",
     )  # fmt: skip
     target_period: int = setting(
         250,
         "RL updates between copies to the target networks, and encoder updates at each copy",
         group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1, most=100_000,
-        change="seldom: it also sets the rhythm of the encoder's updates",
+        change="rarely: it also sets how often the encoder is updated",
     )  # fmt: skip
     encoder_updates: int = setting(
         0,
-        "encoder updates at each copy to the target networks, if not as many as target_period; 0: as many",
+        "encoder updates at each copy to the target networks, at most target_period; 0 means as many as that",
         group=_TARGETS, unit="updates", least=0, most=100_000,
-        change="lower it to save time: the encoder's updates are most of the computation",
+        change="set it below target_period to save time: encoder updates are most of the computation",
     )  # fmt: skip
     target_noise: float = setting(
         0.2,
@@ -317,8 +317,8 @@ class Config:
         group=_TARGETS, paper="Target policy noise", symbol="sigma", least=0, most=1_000,
     )  # fmt: skip
     target_noise_clip: float = setting(
-        0.3, "bound of that noise on either side", group=_TARGETS, paper="Target policy noise clipping", symbol="c",
-        least=0, most=1_000,
+        0.3, "largest absolute value of the noise on the target actor's action", group=_TARGETS,
+        paper="Target policy noise clipping", symbol="c", least=0, most=1_000,
     )  # fmt: skip
     q_horizon: int = setting(
         3, "steps of the critics' n-step return", group=_TARGETS, paper="Critic multi-step return horizon",
@@ -337,11 +337,11 @@ class Config:
         0.4,
         "exponent of the TD error; 0 gives every transition priority 1",
         group=_SAMPLING, paper="LAP probability smoothing", symbol="alpha", least=0, most=10,
-        change="0 to draw without regard to TD errors, as in an ablation",
+        change="0 to ignore TD errors, as in an ablation",
     )  # fmt: skip
     min_priority: float = setting(
         1.0,
-        "TD errors below this count as this",
+        "smaller TD errors count as this value",
         group=_SAMPLING,
         paper="LAP minimum priority",
         above=0,
@@ -349,13 +349,13 @@ class Config:
     )
     fade_decay: float = setting(
         1e-4,
-        "fraction of its weight that a transition loses with each one added after it",
+        "fraction of its weight that a transition loses with each transition added after it",
         group=_SAMPLING, paper="Faded PER decay rate", symbol="epsilon", least=0, below=1,
         change="lower it if old transitions stay useful, 0 for no fading",
     )  # fmt: skip
     fade_floor: float = setting(
         0.1,
-        "smallest weight that age alone gives",
+        "smallest weight to which a transition fades",
         group=_SAMPLING, paper="Faded PER forget weight threshold", symbol="epsilon_low", least=0, most=1,
         change="raise it towards 1 to fade less",
     )  # fmt: skip
@@ -395,7 +395,7 @@ class Config:
     )  # fmt: skip
     encoder_hidden: int = setting(
         750,
-        "width of its hidden layers",
+        "width of the encoder's hidden layers",
         group=_ENCODER,
         paper="Encoder hidden dimension",
         least=1,
@@ -465,7 +465,7 @@ class Config:
     actor_weight_decay: float = setting(0.01, group=_ACTOR, paper="Policy weight decay", least=0, most=_MOST_WEIGHT)
     actor_hidden: int = setting(
         512,
-        "width of its hidden layers",
+        "width of the actor's hidden layers",
         group=_ACTOR,
         paper="Actor hidden dim",
         least=1,
@@ -491,7 +491,7 @@ class Config:
     critic_weight_decay: float = setting(0.01, group=_CRITICS, paper="Value weight decay", least=0, most=_MOST_WEIGHT)
     critic_hidden: int = setting(
         512,
-        "width of their hidden layers",
+        "width of the critics' hidden layers",
         group=_CRITICS,
         paper="Critic hidden dim",
         least=1,
@@ -535,7 +535,7 @@ class Config:
 
     compute: Compute = setting(
         "float32",
-        "arithmetic of updates: float32, or mixed, with 16-bit operands of large products; acting stays float32",
+        "arithmetic of updates: float32, or mixed (16-bit operands in large products); acting stays float32",
         group=_COMPUTE, choices=typing.get_args(Compute),
         change="mixed on a GPU with tensor cores, for speed",
     )  # fmt: skip
@@ -584,7 +584,7 @@ class Config:
     @property
     def encoder_updates_per_sync(self) -> int:
         """Encoder updates at each copy to the target networks."""
-        return self.encoder_updates or self.target_period
+        return min(self.encoder_updates or self.target_period, self.target_period)
 
     @property
     def horizon(self) -> int:
@@ -623,8 +623,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "mr.q-scaled": _MRQ_SCALED,
     "quick": {
+        # What solves seven easy tasks soonest on a laptop (benchmarks/results/laptop/quick_settings.md).
         "exploration_steps": 1_000,
-        "batch_size": 128,
+        "batch_size": 64,
+        "target_period": 125,
+        "encoder_updates": 62,
+        "encoder_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
         "zs_dim": 128,
         "zsa_dim": 128,
         "za_dim": 64,

@@ -113,11 +113,11 @@ class Settings:
         least=1,
         most=MOST_STEPS,
         otherwise="25000; a fifth of the steps of runs below 125000, at least 1000",
-        change="lower it on machines that may be taken away",
+        change="lower it on machines that may be preempted",
     )
     keep_checkpoints: int = setting(
         2,
-        "number of checkpoints to keep, the newest; dr-q analyse information reads them all",
+        "number of checkpoints to keep, the newest ones; dr-q analyse information reads all of them",
         group=_RUN, least=1, most=MOST_STEPS, aliases=("keep",),
         change="raise it for analyses over time, and for more to fall back on",
     )  # fmt: skip
@@ -139,7 +139,7 @@ class Settings:
     patience: int | None = setting(
         None,
         "stop, with a checkpoint, after this many evaluations in a row without a higher mean return over seeds than "
-        "before; evaluations while the run explores do not count; may be changed on resume",
+        "before; evaluations before the first update do not count; may be changed on resume",
         group=_RUN, unit="evaluations", least=1, most=MOST_STEPS, otherwise="never",
         change="to save time when a run has stopped improving",
     )  # fmt: skip
@@ -152,7 +152,7 @@ class Settings:
     )  # fmt: skip
     warmup_steps: int = setting(
         1_000,
-        "with init: agent steps that the policy acts, with noise, before the first update; 1 with prefill",
+        "with init: agent steps in which the policy acts, with noise, before the first update; 1 with prefill",
         group=_RUN, unit="agent steps", least=1, most=MOST_STEPS,
         change="raise it if the first updates after init harm the policy",
     )  # fmt: skip
@@ -302,7 +302,7 @@ class Execution:
     in_process: bool | None = setting(
         None,
         "whether environments are simulated in the training process",
-        group=_EXECUTION, otherwise="yes for a single environment; otherwise not",
+        group=_EXECUTION, otherwise="yes for a single environment; otherwise no",
         change="to debug an environment",
     )  # fmt: skip
     envs_per_process: int | None = setting(
@@ -343,7 +343,7 @@ class Execution:
     )  # fmt: skip
     max_failed_checkpoints: int = setting(
         3,
-        "checkpoints in a row that could not be written, after which the run stops; before that it continues",
+        "number of checkpoints in a row that cannot be written before the run stops",
         group=_EXECUTION, least=1, most=MOST_STEPS,
         change="raise it if the disk is often full for a while",
     )  # fmt: skip
@@ -375,7 +375,7 @@ class Execution:
     )
     wandb_project: str = setting("dr-q", "project at W&B", group=_EXECUTION, metavar="NAME")
     wandb_entity: str | None = setting(
-        None, "user or team at W&B", group=_EXECUTION, metavar="NAME", otherwise="your default one"
+        None, "user or team at W&B", group=_EXECUTION, metavar="NAME", otherwise="your default entity"
     )
     wandb_group: str | None = setting(
         None,

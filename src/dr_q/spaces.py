@@ -25,11 +25,11 @@ class Vector:
     stack: int = 1
     """Steps joined in one observation, oldest first."""
     fields: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """The entries of the environment's Dict or Tuple that the vector is joined from: path (keys with / between) and
+    """The entries of the environment's Dict or Tuple that are joined to the vector: path (keys with / between) and
     shape of each. One entry with an empty path stands for an array of another shape. Empty for a plain vector."""
     choices: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
-    """The fields that are discrete, which the vector has as joined one-hot vectors: path, number of values of each
-    choice, and first value of each choice."""
+    """The discrete fields, which are joined one-hot vectors in this vector. For each: its path, the number of values of
+    each choice, and the first value of each choice."""
 
     def sizes(self) -> "Vector":
         """The same part without `fields`, unless these say which numbers are one-hot.

@@ -119,7 +119,14 @@ def test_targets_are_copied_and_only_mrq_scales_rewards(agent, replay):
     assert float(twice.target_reward_scale) == float(once.reward_scale)
 
 
-@pytest.mark.parametrize("changes", [{"target_period": 3}, {"target_period": 7, "encoder_updates": 3}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target_period": 3},
+        {"target_period": 7, "encoder_updates": 3},
+        {"target_period": 3, "encoder_updates": 9},
+    ],
+)
 def test_a_target_period_is_a_copy_and_then_the_encoder_updates_one_by_one(agent, replay, changes):
     config = small.config(**changes)
     key = jax.random.key(5)

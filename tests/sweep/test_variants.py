@@ -62,7 +62,7 @@ def test_presets_of_a_file_are_for_every_command_that_takes_one(mine, capsys):
     assert record["settings"]["preset"] == "large-batch+quick"
     assert record["settings"]["config"]["encoder_hidden"] == 16, "options win over presets"
     assert record["changed"] == {**tiny.SIZES}
-    assert record["settings"]["config"]["actor_learning_rate"] == 3e-4
+    assert record["settings"]["config"]["actor_learning_rate"] == preset("quick").actor_learning_rate
 
 
 @pytest.mark.parametrize(

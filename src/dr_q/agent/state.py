@@ -24,7 +24,7 @@ class Networks(eqx.Module):
     critic: TwinCritic
     """The critics Q1 and Q2."""
     normaliser: Normaliser | None = None
-    """Running mean and variance of observations; None if they are not normalised. The target networks' is not used."""
+    """Running mean and variance of observations; None if they are not normalised. Only the online one is used."""
 
     @property
     def policy(self) -> "PolicyNetworks":

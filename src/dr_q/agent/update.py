@@ -27,7 +27,7 @@ _DRAWS = 4_096
 
 
 class EncoderMetrics(NamedTuple):
-    """Values of an encoder update, before it changed the encoder."""
+    """Metrics of an encoder update, computed before it changes the encoder."""
 
     loss: Float[Array, ""]
     """The encoder loss."""
@@ -36,18 +36,18 @@ class EncoderMetrics(NamedTuple):
 
 
 class ActorCriticMetrics(NamedTuple):
-    """Values of an RL update, before it changed the networks."""
+    """Metrics of an RL update, computed before it changes the networks."""
 
     critic_loss: Float[Array, ""]
     """The loss of both critics."""
     actor_loss: Float[Array, ""]
-    """The actor's loss; its critics are the updated ones."""
+    """The actor's loss, computed with the updated critics."""
     q: Float[Array, "B critics"]
     """Both critics' values."""
     q_target: Float[Array, "B"]
     """The value that the critics regress to."""
     td_error: Float[Array, "B"]
-    """TD error of each sample: the larger one of both critics."""
+    """TD error of each sample: the larger one of the two critics."""
 
 
 class EncoderDraws(NamedTuple):
@@ -68,14 +68,14 @@ class CriticDraw(NamedTuple):
 def sync_targets_and_train_encoder(
     config: Config, agent: Agent, replay: rp.Replay, key: Key[Array, ""]
 ) -> tuple[Agent, EncoderMetrics]:
-    """Copy the online to the target networks, then make the encoder updates of a target period.
+    """Copy the online networks to the target networks, then make the encoder updates of a target period.
 
     A run calls it before RL updates 1, 251, 501 and so on (`target_period`).
 
     Args:
         config: The settings. It uses `encoder_updates`, `target_period`, `batch_size` and those of the encoder.
         agent: The agent.
-        replay: The replay, which holds its own observations.
+        replay: The replay, with its observations in it (not in host memory).
         key: Decides the batches and the shifts of images.
 
     Returns:
@@ -181,7 +181,7 @@ def update_actor_critic(
     Args:
         config: The settings. It uses `batch_size`, `q_horizon` and those of critics and actor.
         agent: The agent.
-        replay: The replay, which holds its own observations.
+        replay: The replay, with its observations in it (not in host memory).
         key: Decides the batch, the shifts of images and the noise.
 
     Returns:

@@ -24,19 +24,19 @@ CHECK_STEPS = 500
 
 
 def check_env(task: Any, steps: int = CHECK_STEPS, timeout: float = DEFAULT_TIMEOUT) -> list[Finding]:
-    """Look at an environment as a run would before it begins, for longer.
+    """Check an environment without training. A new run starts with a shorter form of this check.
 
     Args:
         task: A task's name, or a callable that makes a Gymnasium environment.
-        steps: Random steps to take.
+        steps: Number of random steps.
         timeout: Seconds after which a call that does not return has failed. It is interrupted in the main thread only.
 
     Returns:
-        What was looked at, in order. `ok` says whether there is nothing to do, `fix` what to do otherwise; where
-        `warning` is true a run can be trained all the same. If the environment fails, the last one is not ok.
+        Findings, in order. `ok` says whether all is well. Otherwise `fix` says what to do, and `warning` says whether
+        a run can be trained all the same. If the environment fails, the last finding is not ok.
 
     Raises:
-        TaskError: It cannot be made, or DR.Q cannot train on it.
+        TaskError: The environment cannot be made, or DR.Q cannot train on it.
 
     Example:
         ```python

@@ -35,7 +35,7 @@ class DrQError(Exception):
     """
 
     exit_code = FAILURE
-    """Exit code of the command line: 1 for a run that failed, 2 for a mistake in what was asked for."""
+    """Exit code of the command line: 1 if it started and failed, 2 if the request cannot be fulfilled."""
 
     def __init__(self, message: str):
         super().__init__(one_line(message))

@@ -67,12 +67,12 @@ def compared_with_the_paper(task: str, score: float, episodes: int, of_seeds: li
 
 
 class PlayedEpisodes(NamedTuple):
-    """What `dr_q.evaluate` returns: episodes of a policy. Printed, it is their mean return and share of successes."""
+    """Episodes of a policy: what `dr_q.evaluate` returns. `print` shows their mean return and share of successes."""
 
     returns: np.ndarray
     """The return of each episode."""
     success: np.ndarray
-    """Whether each succeeded, by its last `info["is_success"]`; NaN where the environment does not say."""
+    """Whether each succeeded, by its last `info["is_success"]`; NaN if the environment does not report it."""
 
     def __str__(self) -> str:
         """Their mean return, its standard deviation over episodes if there are several, and the share of successes."""
@@ -98,7 +98,7 @@ def evaluate(
     seed: int | None = None,
     which: Literal["last", "best"] = "last",
 ) -> PlayedEpisodes:
-    """Play fresh episodes without exploration noise, which no evaluation of the training had.
+    """Play fresh episodes without exploration noise. No evaluation during training played these episodes.
 
     Args:
         policy: What `dr_q.load` returned, or the folder of a run or a policy.

@@ -283,7 +283,7 @@ class Report(NamedTuple):
     """When the last run was updated; empty if that is not recorded."""
 
     def published_counts(self) -> list[VerdictCounts]:
-        """For each preset with a published score, on how many tasks its mean is inside, above or below the interval.
+        """Count the tasks on which the mean of a preset is inside, above or below the published interval.
 
         Returns:
             Counts of verdicts, by preset.
@@ -298,7 +298,7 @@ class Report(NamedTuple):
         ]
 
     def difference_counts(self) -> list[VerdictCounts]:
-        """For each preset that is compared with the base, on how many tasks there is which verdict.
+        """Count the tasks with each verdict, for each preset that is compared with the base.
 
         Returns:
             Counts of verdicts, by preset.

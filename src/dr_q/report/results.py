@@ -120,13 +120,13 @@ def _disagree(one: dict[tuple[int, int], float], other: dict[tuple[int, int], fl
 
 
 def labelled_runs(paths: Iterable[Path]) -> list[tuple[RunRecord, str]]:
-    """Every run in some folders, with the label that its results are listed under.
+    """Find every run in some folders, with the label under which its results are listed.
 
     A label is the preset's name. Runs of one preset and task that differ in a setting have the setting in it
     (`dr.q+infonce_weight=0`), and repeated runs have their folder.
 
     Args:
-        paths: Folders of runs, or folders that contain such. Files are ignored.
+        paths: Folders of runs, or folders that contain runs. Files are ignored.
 
     Returns:
         Each run with its label.
@@ -215,7 +215,7 @@ def read_results(paths: Sequence[str | Path]) -> list[Result]:
     other values for evaluations that were read before, its name is added to the label.
 
     Args:
-        paths: Folders of runs, folders that contain such, and CSV files with the columns task, preset, seed,
+        paths: Folders of runs, folders that contain runs, and CSV files with the columns task, preset, seed,
             agent_steps and return.
 
     Returns:

@@ -52,8 +52,8 @@ class Evaluation(NamedTuple):
     episodes: int
     """Number of episodes."""
     success_mean: float | None = None
-    """Share of the episodes whose last `info["is_success"]` was true; None where the environment does not say. A file
-    whose evaluations have none of these has no such column."""
+    """Share of the episodes whose last `info["is_success"]` was true; None if the environment does not report it.
+    `evals.csv` then has no such column."""
 
 
 EVAL_COLUMNS = Evaluation._fields

@@ -49,7 +49,7 @@ class Stop:
 
 
 class RunView:
-    """A run as callbacks see it: `event.run`. Its values are those of the moment."""
+    """A run as callbacks see it: `event.run`. Its values are the current ones."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class RunView:
     ):
         """
         Args:
-            folder: The run's.
-            settings: The run's.
-            policy_of: Gives the policy of a seed as it is now.
-            say: Prints a line.
+            folder: The run's folder.
+            settings: The run's settings.
+            policy_of: A function that returns the policy of a seed as it is now.
+            say: A function that prints a line.
         """
         self.folder: Path = folder
         """The run's folder."""
@@ -179,7 +179,7 @@ class EpisodeEvent(Event):
     terminated: bool
     """Whether it ended in a terminal state; otherwise it was truncated."""
     success: bool | None
-    """`info["is_success"]` of its last step; None if the environment does not give it."""
+    """`info["is_success"]` of its last step; None if the environment does not report it."""
     info: Mapping[str, float]
     """The entries of `info` of its last step that callbacks ask for (`Callback.info_keys`); NaN where it has none."""
 

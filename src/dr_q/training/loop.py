@@ -125,13 +125,13 @@ class TrainResult(NamedTuple):
     status: str
     """`"finished"`, `"stopped"` (by `max_minutes`, a stopping rule or a callback) or `"interrupted"` (by a signal)."""
     agent_steps: int
-    """Agent steps of each seed so far, with those before a resume."""
+    """Agent steps of each seed so far, including those before a resume."""
     evaluations: list[Evaluation]
     """The evaluations of all seeds that this call made, in order."""
     signal: int = 0
     """Number of the signal that interrupted the run; 0 if none did."""
     env_restarts: int = 0
-    """How often this call restarted simulators that had failed."""
+    """Number of failed simulators that this call restarted."""
     stop_reason: str = ""
     """Why the run was stopped; empty if it was not."""
     best: tuple[BestPolicy, ...] = ()
