@@ -29,8 +29,6 @@ from dr_q.envs import (
     Restarts,
     Transitions,
     interrupting,
-    make_env,
-    quiet_destructors,
 )
 from dr_q.kit import (
     ConfigError,
@@ -38,7 +36,6 @@ from dr_q.kit import (
     DrQError,
     EnvError,
     RunFolderError,
-    ToolError,
     TrainingError,
     WorkerError,
     is_installed,
@@ -48,7 +45,7 @@ from dr_q.learner import Learner
 from dr_q.learner.saving import Saved, load_newest, to_checkpoint
 from dr_q.policies import Policy, policy_of_seed, save_policies
 from dr_q.policies.episodes import LONGEST_EPISODE
-from dr_q.policies.watch import check_video_package, record_episode, why_not_drawn
+from dr_q.policies.watch import check_video_package
 from dr_q.run_folder import (
     Checkpoints,
     Evaluation,
@@ -64,7 +61,6 @@ from dr_q.run_folder import (
     source_digest,
     tensorboard_folder,
     tidy_policies,
-    video_file,
 )
 from dr_q.settings import Execution, Settings
 from dr_q.training.best import BestPolicies, BestPolicy
@@ -101,6 +97,7 @@ from dr_q.training.signals import Signals
 from dr_q.training.starting import Start, check_packages, check_start, read_start
 from dr_q.training.step import PARTS, Clock, Stepper
 from dr_q.training.versions import versions
+from dr_q.training.videos import Videos
 from dr_q.training.writers import MetricWriters
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -305,9 +302,7 @@ class _Run:
         self.view.episode_returns = dict(zip(self.seeds, self.episodes.recent, strict=True))
         self.resumed = False
         """Whether it continues from a checkpoint."""
-        self.can_draw = self._can_draw()
-        """Whether no video has failed in a way that will not pass."""
-        self.said_of_video = ""
+        self.videos = Videos(settings, options.video_every, folder, self.display.say)
         self.checked_info = False
         self.step = 0
         self.evaluated_at = -1
@@ -658,43 +653,13 @@ class _Run:
         means = {f"{name}/mean": float(np.mean([*of.values()])) for name, of in curves.items() if of}
         self.writers.scalars({**values, **means}, done.agent_steps)
         self.display.evaluation(done.results, self.episodes.take_line())
-        self._record_video(done)
+        if self.videos.is_due(done.agent_steps):
+            seed = self.seeds[0]
+            self.videos.record(self._policy_of(done.policies, seed, done.agent_steps), seed, done.agent_steps)
         policy_of = functools.partial(self._policy_of, done.policies, agent_steps=done.agent_steps)
         what: dict[str, Any] = {"evaluations": done.results, "policy_of": policy_of, "agent_steps": done.agent_steps}
         self._call("on_evaluation", EvaluationEvent, **what)
         self.clock.lap("evaluation")
-
-    def _can_draw(self) -> bool:
-        """Whether videos that were asked for can be made, as far as that is known before anything compiles."""
-        task = self.settings.task
-        why_not = why_not_drawn(task) if self.options.video_every is not None and isinstance(task, str) else ""
-        if why_not:
-            self.display.say(f"there will be no videos: {why_not}; training continues without")
-        return not why_not
-
-    def _record_video(self, done: Evaluated) -> None:
-        """Record the first seed's policy where a video is due. Whatever goes wrong with it, training continues."""
-        every, number = self.options.video_every, done.agent_steps // self.settings.eval_every
-        regular = done.agent_steps > 0 and self.settings.is_due(self.settings.eval_every, done.agent_steps)
-        if every is None or not self.can_draw or not regular or number % every:
-            return
-        seed = self.seeds[0]
-        out = video_file(self.folder, done.agent_steps, seed)
-        with quiet_destructors():
-            try:
-                env = make_env(self.settings.task, noise_dims=self.settings.noise_dims, render=True)
-                shown = record_episode(self._policy_of(done.policies, seed, done.agent_steps), env, out)
-                self.display.say(f"{out}: return {shown.total:.1f}, {shown.frames / shown.frames_per_second:.1f} s")
-            except Exception as error:  # drawing needs drivers and tools that fail in many ways
-                # A disk may have room again later. A driver that failed may end the process at a second try.
-                self.can_draw = isinstance(error, OSError | ToolError)
-                said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-                if said != self.said_of_video:
-                    self.said_of_video = said
-                    more = "training continues" if self.can_draw else "training continues without videos"
-                    self.display.say(f"no video of step {done.agent_steps:,}: {said}; {more}")
-                with contextlib.suppress(OSError):
-                    out.unlink(missing_ok=True)
 
     def _save_policies(self) -> None:
         """Write those of the last evaluation, if they are not written yet."""
