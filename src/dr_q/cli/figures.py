@@ -14,7 +14,7 @@ from dr_q.settings import LARGEST_SEED
 
 @dataclasses.dataclass(kw_only=True)
 class Plot:
-    """Draw learning curves, with 95% intervals over seeds."""
+    """Draw learning curves, or another metric of runs, with 95% intervals over seeds."""
 
     extra: ClassVar = "plot"
     sources: tuple[Path, ...] = argument(
@@ -27,11 +27,15 @@ class Plot:
         "curves of others to draw with them: CSV files of dr-q results, or results/drq.csv of the authors' repository",
         metavar="FILE...",
     )
+    metric: str = option(
+        "return", "what to draw: a column of metrics.csv, such as q_mean, or success, the share of successful episodes"
+    )
     out: Path = option(Path("curves.png"), "the file to write", metavar="FILE")
 
     def run(self) -> int:
         """Draw."""
         from dr_q.report import plot_curves, read_references
+        from dr_q.report.curves import RETURN, with_metric
         from dr_q.report.reference import reference_records
         from dr_q.report.results import read_records
         from dr_q.run_folder import find_runs, read_run
@@ -45,8 +49,18 @@ class Plot:
         files = {path.resolve(): path for path in self.sources if path.is_file()}
         records = [record for path in files.values() for record in read_records(path)]
         say_what_is_left_out(self.sources)
-        runs = [*map(read_run, folders.values()), *records]
-        plot_curves([*runs, *reference_records(read_references(self.reference), runs)], self.out)
+        runs = list(map(read_run, folders.values()))
+        if self.metric == RETURN:
+            runs += records
+            runs += reference_records(read_references(self.reference), runs)
+        else:
+            if files or self.reference:
+                given = next(iter(files.values()), None) or self.reference[0]
+                raise ConfigError(
+                    f"{given} has only returns, and --metric {self.metric} needs folders of runs; leave it out"
+                )
+            runs = with_metric(runs, self.metric)
+        plot_curves(runs, self.out, self.metric)
         print(self.out)
         return 0
 

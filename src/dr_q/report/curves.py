@@ -5,17 +5,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dr_q.kit import ConfigError
+from dr_q.kit import ConfigError, did_you_mean
 from dr_q.paper import paper_tasks, published_score
 from dr_q.report.canvas import draw_mean_curve, grid, new_figure, plain_text, save_figure, short_count
 from dr_q.report.model import counterpart
 from dr_q.report.numbers import count
 from dr_q.report.results import preset_of
 from dr_q.report.statistics import FEWEST_SEEDS, mean_curve
-from dr_q.run_folder import RunRecord
+from dr_q.run_folder import RunRecord, metric_columns, metric_curves
+
+RETURN = "return"
+"""What is drawn if nothing else is asked for."""
 
 
-def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
+def plot_curves(runs: Sequence[RunRecord], path: Path, metric: str = RETURN) -> None:
     """Draw learning curves: the mean return over seeds with its 95% interval, and the published score.
 
     Each task has a panel. It needs matplotlib (`pip install 'dr-q[plot]'`).
@@ -23,6 +26,7 @@ def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
     Args:
         runs: The runs. Those without evaluations are left out.
         path: The file to write.
+        metric: What the runs' `evaluations` are, if they are not returns (`with_metric`).
 
     Raises:
         ConfigError: No run has an evaluation.
@@ -38,17 +42,43 @@ def plot_curves(runs: Sequence[RunRecord], path: Path) -> None:
         if run.evaluations:
             by_task.setdefault(run.info["settings"]["task"], []).append(run)
     if not by_task:
-        raise ConfigError("no run has an evaluation yet: nothing to draw; wait for its first")
+        what = "an evaluation" if metric == RETURN else f"a value of {metric}"
+        raise ConfigError(f"no run has {what} yet: nothing to draw; wait for its first")
     rows, columns = grid(len(by_task))
     size = (7.0, 4.4) if len(by_task) == 1 else (3.6 * columns, 2.9 * rows + 0.4)
     figure, panels = new_figure(*size, rows, columns, len(by_task))
     order = list(dict.fromkeys(preset_of(run) for run in runs))
     for panel, (task, of_task) in zip(panels, by_task.items(), strict=True):
         _draw_task(panel, task, of_task, order)
-    panels[0].set_ylabel("return", fontsize=8)
+        if metric == RETURN:
+            _published_lines(panel, task, [preset_of(run) for run in of_task])
+        panel.legend(frameon=False, loc="best", fontsize=7)
+    panels[0].set_ylabel(plain_text(metric), fontsize=8)
     panels[0].set_xlabel("agent steps", fontsize=8)
     certain = any(len(run.evaluations) >= FEWEST_SEEDS for run in runs)
-    save_figure(figure, f"Return against agent steps: mean over seeds{', 95% interval' if certain else ''}", path)
+    title = "Return" if metric == RETURN else plain_text(metric)
+    save_figure(figure, f"{title} against agent steps: mean over seeds{', 95% interval' if certain else ''}", path)
+
+
+def with_metric(runs: Sequence[RunRecord], metric: str) -> list[RunRecord]:
+    """The runs with the values of a metric in place of returns.
+
+    Args:
+        runs: The runs.
+        metric: A column of `metrics.csv`, or `"success"`, the share of successful evaluation episodes.
+
+    Raises:
+        ConfigError: A run has no such metric.
+    """
+    found = []
+    for run in runs:
+        curves = metric_curves(run.folder, metric)
+        if curves is None:
+            known = [RETURN, *metric_columns(run.folder)]
+            hint = did_you_mean(metric, known) or ";"
+            raise ConfigError(f"{run.folder} has no metric '{metric}'{hint} it has {', '.join(known)}")
+        found.append(run._replace(evaluations=curves))
+    return found
 
 
 def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -> None:
@@ -61,10 +91,8 @@ def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -
         taken.add(i)
         label = plain_text(f"{name} ({count(curve.seeds, 'seed')})")
         draw_mean_curve(panel, curve.steps, curve.values, i, width=1.6, marker=3, label=label)
-    _published_lines(panel, task, [preset_of(run) for run in runs])
     panel.set_title(plain_text(task), fontsize=8.5, loc="left")
     panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
-    panel.legend(frameon=False, loc="best", fontsize=7)
 
 
 def _names(runs: list[RunRecord]) -> list[str]:

@@ -50,6 +50,8 @@ from dr_q.run_folder.tables import (
     has_learnt,
     last_evaluations,
     last_metrics,
+    metric_columns,
+    metric_curves,
     run_timing,
     seed_steps_per_s,
 )
@@ -81,6 +83,8 @@ __all__ = [
     "last_evaluations",
     "last_metrics",
     "lock_run_folder",
+    "metric_columns",
+    "metric_curves",
     "own_evaluation_rows",
     "policy_file",
     "policy_folder",

@@ -215,6 +215,28 @@ def evaluation_rows(folder: Path) -> list[dict[str, str]]:
     return table.rows
 
 
+def metric_curves(folder: Path, name: str) -> dict[int, list[tuple[int, float]]] | None:
+    """A column of metrics.csv, or `success`: (agent_steps, value) of each seed where there is one.
+
+    None if the run has no such column.
+    """
+    path, column = (folder / EVALS, "success_mean") if name == "success" else (folder / METRICS, name)
+    table = _whole_rows(path)
+    if column not in table.columns or column in ("seed", "agent_steps"):
+        return None
+    curves: dict[int, list[tuple[int, float]]] = {}
+    for line, row in table.numbered():
+        _check_row(row, {"seed": int, "agent_steps": int, **({column: float} if row.get(column) else {})}, path, line)
+        if row[column]:
+            curves.setdefault(int(row["seed"]), []).append((int(row["agent_steps"]), float(row[column])))
+    return curves
+
+
+def metric_columns(folder: Path) -> list[str]:
+    """The columns of metrics.csv that have values."""
+    return [name for name in _whole_rows(folder / METRICS).columns if name not in ("seed", "agent_steps")]
+
+
 def has_learnt(row: Mapping[str, str]) -> bool:
     """Whether a row of metrics.csv is of steps with updates; exploring says nothing of how fast a run is."""
     return row.get("critic_loss") != ""
