@@ -42,19 +42,19 @@ def tiny_sweeps() -> None:
 
     check, schedule = SweepSpec.__post_init__, {"eval_every", "eval_episodes"}
 
-    def smaller(spec: Any) -> None:
+    def smaller(self: Any) -> None:
         config = {name: x for name, x in GIVEN["settings"].items() if name in settings_of(Config)}
-        given = {"steps": GIVEN["steps"], "seeds": min(spec.seeds, MOST), "checkpoint_every": GIVEN["steps"]}
+        given = {"steps": GIVEN["steps"], "seeds": min(self.seeds, MOST), "checkpoint_every": GIVEN["steps"]}
         given |= {name: GIVEN["settings"][name] for name in schedule}
-        given["changes"] = {**spec.changes, **{name: x for name, x in config.items() if name not in spec.grid}}
+        given["changes"] = {**self.changes, **{name: x for name, x in config.items() if name not in self.grid}}
         for name, value in given.items():
-            object.__setattr__(spec, name, value)
-        check(spec)
-        here = [task for task in spec.tasks if not task.startswith("hbench/")]  # HumanoidBench is on no registry
-        object.__setattr__(spec, "tasks", tuple(here[:MOST]) or spec.tasks[:MOST])
+            object.__setattr__(self, name, value)
+        check(self)
+        here = [task for task in self.tasks if not task.startswith("hbench/")]  # HumanoidBench is on no registry
+        object.__setattr__(self, "tasks", tuple(here[:MOST]) or self.tasks[:MOST])
 
-    def fewer(options: Any) -> None:
-        object.__setattr__(options, "trials", min(options.trials, MOST))
+    def fewer(self: Any) -> None:
+        object.__setattr__(self, "trials", min(self.trials, MOST))
 
     SweepSpec.__post_init__, TuneOptions.__post_init__ = smaller, fewer
 

@@ -3,6 +3,7 @@
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 os.environ["MINARI_DATASETS_PATH"] = str(Path.cwd() / "minari")
 
@@ -27,4 +28,5 @@ if __name__ == "__main__":
                 rows[name].append(x)
             obs, over = next_obs, terminated or truncated
     env.create_dataset(dataset_id="reach/expert-v0")
-    np.savez("logs.npz", **{name: np.asarray(values) for name, values in rows.items()})
+    arrays: dict[str, Any] = {name: np.asarray(values) for name, values in rows.items()}
+    np.savez("logs.npz", **arrays)
