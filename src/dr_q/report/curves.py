@@ -49,10 +49,7 @@ def plot_curves(runs: Sequence[RunRecord], path: Path, metric: str = RETURN) -> 
     figure, panels = new_figure(*size, rows, columns, len(by_task))
     order = list(dict.fromkeys(preset_of(run) for run in runs))
     for panel, (task, of_task) in zip(panels, by_task.items(), strict=True):
-        _draw_task(panel, task, of_task, order)
-        if metric == RETURN:
-            _published_lines(panel, task, [preset_of(run) for run in of_task])
-        panel.legend(frameon=False, loc="best", fontsize=7)
+        _draw_task(panel, task, of_task, order, metric)
     panels[0].set_ylabel(plain_text(metric), fontsize=8)
     panels[0].set_xlabel("agent steps", fontsize=8)
     certain = any(len(run.evaluations) >= FEWEST_SEEDS for run in runs)
@@ -81,7 +78,7 @@ def with_metric(runs: Sequence[RunRecord], metric: str) -> list[RunRecord]:
     return found
 
 
-def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -> None:
+def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str], metric: str) -> None:
     """A preset looks the same in every panel; its second run in one takes a style that no preset has."""
     taken: set[int] = set()
     for run, name in zip(runs, _names(runs), strict=True):
@@ -91,8 +88,11 @@ def _draw_task(panel: Any, task: str, runs: list[RunRecord], order: list[str]) -
         taken.add(i)
         label = plain_text(f"{name} ({count(curve.seeds, 'seed')})")
         draw_mean_curve(panel, curve.steps, curve.values, i, width=1.6, marker=3, label=label)
+    if metric == RETURN:
+        _published_lines(panel, task, [preset_of(run) for run in runs])
     panel.set_title(plain_text(task), fontsize=8.5, loc="left")
     panel.xaxis.set_major_formatter(lambda x, _: short_count(x))
+    panel.legend(frameon=False, loc="best", fontsize=7)
 
 
 def _names(runs: list[RunRecord]) -> list[str]:
