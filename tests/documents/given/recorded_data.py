@@ -1,20 +1,23 @@
 """Record random episodes of `my_robot:Reach-v0`: a Minari dataset, reach/expert-v0, and logs.npz."""
 
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 os.environ["MINARI_DATASETS_PATH"] = str(Path.cwd() / "minari")
 
+sys.path.insert(0, str(Path.cwd()))  # my_robot.py there, not the script beside this one
+
 import gymnasium
 import minari
-import my_robot  # noqa: F401
+import my_robot
 import numpy as np
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    env = minari.DataCollector(gymnasium.make("Reach-v0"))
+    env = minari.DataCollector(gymnasium.wrappers.TimeLimit(my_robot.Reach(), 100))  # pyright: ignore[reportAttributeAccessIssue] - of the page
     names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
     rows: dict[str, list] = {name: [] for name in names}
     for episode in range(3):
