@@ -297,6 +297,7 @@ def prepared(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join((str(source), str(TOOLS))),
         "DRQ_TINY": json.dumps({"settings": TINY, "steps": STEPS}),
         "MPLBACKEND": "Agg",
+        "MINARI_DATASETS_PATH": str(folder / "work" / "minari"),
     }
 
 
