@@ -21,6 +21,7 @@ from dr_q.agent.state import (
     init_networks,
     note_observation,
     note_observations,
+    round_agent,
 )
 from dr_q.agent.terms import TERMS, Prediction, Term, encoder_loss, encoder_terms, predict
 from dr_q.agent.update import (
@@ -78,6 +79,7 @@ __all__ = [
     "predict",
     "random_action",
     "roll_out",
+    "round_agent",
     "sync_targets",
     "sync_targets_and_train_encoder",
     "target_policy_action",

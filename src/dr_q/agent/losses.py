@@ -101,8 +101,10 @@ def critic_target(
 ) -> Float[Array, "B"]:
     """The value the critics regress to, from the target networks (Eq. 13)."""
     target: Networks = agent.target
-    encoder = for_compute(config.compute, target.encoder)
-    actor, critic = for_compute(config.compute, target.actor), for_compute(config.compute, target.critic)
+    known = agent.rounded.target if agent.rounded is not None else None
+    encoder = for_compute(config.compute, target.encoder, known and known.encoder)
+    actor = for_compute(config.compute, target.actor, known and known.actor)
+    critic = for_compute(config.compute, target.critic, known and known.critic)
     next_z_s = encoder.z_s(batch.next_obs)
     next_action = target_policy_action(config, actor, next_z_s, standard_normal, gumbel)
     next_q = critic(encoder.z_sa(next_z_s, next_action))

@@ -1,7 +1,7 @@
 """What one agent is: its networks, their targets, and the optimisers' states."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,7 +10,17 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from dr_q.config import Config
-from dr_q.networks import Actor, DiscreteActor, Encoder, Normaliser, StateEncoder, TwinCritic, init_actor
+from dr_q.networks import (
+    Actor,
+    DiscreteActor,
+    Encoder,
+    Normaliser,
+    Rounded,
+    StateEncoder,
+    TwinCritic,
+    init_actor,
+    round_weights,
+)
 from dr_q.spaces import ObsSpec, Spaces
 
 
@@ -76,6 +86,21 @@ class PolicyNetworks(eqx.Module):
         return self.state(obs if self.normaliser is None else self.normaliser(obs))
 
 
+class RoundedNetworks(NamedTuple):
+    """What the weights of an agent's networks are rounded to for products of 16 bit."""
+
+    encoder: Rounded
+    actor: Rounded
+    critic: Rounded
+
+
+class RoundedAgent(NamedTuple):
+    """The same of the online and the target networks."""
+
+    online: RoundedNetworks
+    target: RoundedNetworks
+
+
 class Agent(eqx.Module):
     """The agent of one seed. It is an immutable pytree: updates return a new agent.
 
@@ -96,6 +121,8 @@ class Agent(eqx.Module):
     """Mean absolute reward at the last target update, the unit of the critics' values; 1 without `reward_scaling`."""
     target_reward_scale: Float[Array, ""]
     """Mean absolute reward at the target update before the last, the unit of the target critics' values."""
+    rounded: RoundedAgent | None = None
+    """Weights in 16 bit, which `--compute mixed` keeps between updates; None: they are rounded anew at each update."""
 
 
 def init_networks(config: Config, spaces: Spaces, key: Key[Array, ""]) -> Networks:
@@ -163,6 +190,26 @@ def init_agent(config: Config, networks: Networks) -> Agent:
         reward_scale=jnp.ones(()),
         target_reward_scale=jnp.ones(()),
     )
+
+
+def round_agent(config: Config, agent: Agent) -> Agent:
+    """The agent with what its weights are rounded to, if the setting `compute` asks for that; updates keep it true."""
+    if config.compute == "float32":
+        return agent
+    online, target = (
+        RoundedNetworks(round_weights(of.encoder), round_weights(of.actor), round_weights(of.critic))
+        for of in (agent.online, agent.target)
+    )
+    return dataclasses.replace(agent, rounded=RoundedAgent(online, _without_gradients(target)))
+
+
+def round_targets(rounded: RoundedAgent) -> RoundedAgent:
+    """The same after the online networks became the target networks."""
+    return rounded._replace(target=jax.tree.map(jnp.copy, _without_gradients(rounded.online)))
+
+
+def _without_gradients(networks: RoundedNetworks) -> RoundedNetworks:
+    return RoundedNetworks(*(network._replace(backward=None) for network in networks))
 
 
 def note_observation(obs: ObsSpec, agent: Agent, frame: dict[str, Array]) -> Agent:

@@ -15,11 +15,18 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from dr_q import replay as rp
 from dr_q.agent.losses import CriticBatch, Gumbel, actor_loss, critic_batch, critic_target, draw_noise
-from dr_q.agent.state import Agent, actor_optimiser, critic_optimiser, encoder_optimiser
+from dr_q.agent.state import (
+    Agent,
+    actor_optimiser,
+    critic_optimiser,
+    encoder_optimiser,
+    round_agent,
+    round_targets,
+)
 from dr_q.agent.terms import at_index, encoder_loss, encoder_terms, predict
 from dr_q.config import Config
 from dr_q.equations import StoredImages, random_shift, random_shifts
-from dr_q.networks import Encoder, for_compute, packs_images
+from dr_q.networks import Encoder, Rounded, for_compute, packs_images, round_weights
 from dr_q.spaces import ObsSpec
 
 _DRAWS = 4_096
@@ -87,18 +94,20 @@ def sync_targets_and_train_encoder(
         agent, metrics = sync(config, agent, replay, jax.random.key(0))
         ```
     """
-    agent = sync_targets(config, agent, replay)
-    target = dataclasses.replace(agent.target, encoder=for_compute(config.compute, agent.target.encoder))
-    constant = dataclasses.replace(agent, target=target)  # rounded once, not at each update
+    synced = sync_targets(config, agent, replay)
+    keeps_rounded = synced.rounded is not None
+    synced = synced if keeps_rounded else round_agent(config, synced)  # target networks once, not at each update
 
     def step(learning: _Learning, draw: EncoderDraws) -> tuple[_Learning, EncoderMetrics]:
-        new, seen = learn_encoder(config, _with(constant, learning), replay, draw)
-        return _Learning(new.online.encoder, new.encoder_optimiser), seen
+        new, seen = learn_encoder(config, _with(synced, learning), replay, draw)
+        return _learning(new), seen
 
     # Only what changes is carried through the scan; all else stays the very same array.
     draws = draw_for_encoder(config, replay, key)
-    learning, seen = jax.lax.scan(step, _Learning(agent.online.encoder, agent.encoder_optimiser), draws)
-    return _with(agent, learning), jax.tree.map(jnp.mean, seen)
+    learning, seen = jax.lax.scan(step, _learning(synced), draws)
+    trained = _with(synced, learning)
+    trained = trained if keeps_rounded else dataclasses.replace(trained, rounded=None)
+    return trained, jax.tree.map(jnp.mean, seen)
 
 
 def draw_for_encoder(config: Config, replay: rp.Replay, key: Key[Array, ""]) -> EncoderDraws:
@@ -118,18 +127,31 @@ def draw_for_critic(config: Config, replay: rp.Replay, key: Key[Array, ""]) -> C
 
 
 class _Learning(NamedTuple):
+    """What an encoder update changes of an agent."""
+
     encoder: Encoder
     optimiser: optax.OptState
+    rounded: Rounded | None
+
+
+def _learning(agent: Agent) -> _Learning:
+    rounded = agent.rounded.online.encoder if agent.rounded is not None else None
+    return _Learning(agent.online.encoder, agent.encoder_optimiser, rounded)
 
 
 def _with(agent: Agent, learning: _Learning) -> Agent:
+    rounded = agent.rounded
+    if rounded is not None:
+        assert learning.rounded is not None
+        rounded = rounded._replace(online=rounded.online._replace(encoder=learning.rounded))
     online = dataclasses.replace(agent.online, encoder=learning.encoder)
-    return dataclasses.replace(agent, online=online, encoder_optimiser=learning.optimiser)
+    return dataclasses.replace(agent, online=online, encoder_optimiser=learning.optimiser, rounded=rounded)
 
 
 def sync_targets(config: Config, agent: Agent, replay: rp.Replay) -> Agent:
     """Copy online to target networks and, in MR.Q, measure the reward scale again."""
-    synced = dataclasses.replace(agent, target=jax.tree.map(jnp.copy, agent.online))
+    rounded = round_targets(agent.rounded) if agent.rounded is not None else None
+    synced = dataclasses.replace(agent, target=jax.tree.map(jnp.copy, agent.online), rounded=rounded)
     if not config.reward_scaling:
         return synced
     return dataclasses.replace(
@@ -237,16 +259,19 @@ def encoder_step(
         agent, metrics = step(config, agent, batch, replay.storage.has_terminated)
         ```
     """
-    target = for_compute(config.compute, agent.target.encoder)
+    known = agent.rounded
+    target = for_compute(config.compute, agent.target.encoder, known and known.target.encoder)
 
     def loss_and_terms(encoder):
-        prediction = predict(for_compute(config.compute, encoder), target, batch, has_terminated)
+        half = for_compute(config.compute, encoder, known and known.online.encoder)
+        prediction = predict(half, target, batch, has_terminated)
         terms = encoder_terms(config, prediction)
         return encoder_loss(config, prediction, terms), terms
 
     (loss, terms), gradient = jax.value_and_grad(loss_and_terms, has_aux=True)(agent.online.encoder)
     encoder, optimiser = _descend(encoder_optimiser(config), gradient, agent.encoder_optimiser, agent.online.encoder)
-    return _with(agent, _Learning(encoder, optimiser)), EncoderMetrics(loss, terms)
+    rounded = round_weights(encoder) if known is not None else None
+    return _with(agent, _Learning(encoder, optimiser, rounded)), EncoderMetrics(loss, terms)
 
 
 def actor_critic_step(
@@ -280,34 +305,43 @@ def actor_critic_step(
         ```
     """
     compute = config.compute
-    encoder = for_compute(compute, agent.online.encoder)
+    known = agent.rounded.online if agent.rounded is not None else None
+    encoder = for_compute(compute, agent.online.encoder, known and known.encoder)
     target = critic_target(config, agent, batch, standard_normal, gumbel)
     z_s = encoder.z_s(batch.obs)
     state_half = encoder.state_action.state_half(z_s)
     z_sa = encoder.state_action.join(state_half, encoder.state_action.action_half(batch.action))
 
     def loss_and_values(critic):
-        return for_compute(compute, critic).loss(z_sa, target)
+        return for_compute(compute, critic, known and known.critic).loss(z_sa, target)
 
     (loss_critic, q), gradient = jax.value_and_grad(loss_and_values, has_aux=True)(agent.online.critic)
     if config.critic_grad_clip:
         gradient = _clip_norm(gradient, config.critic_grad_clip)
     critic, critic_state = _descend(critic_optimiser(config), gradient, agent.critic_optimiser, agent.online.critic)
 
-    learnt = for_compute(compute, critic)
+    rounded_critic = round_weights(critic) if known is not None else None
+    learnt = for_compute(compute, critic, rounded_critic)
 
     # Differentiated by the actor alone: no gradient of g's or the critics' weights is ever formed.
     def loss_of_actor(actor):
-        return actor_loss(config, for_compute(compute, actor), encoder, learnt, z_s, state_half, gumbel)
+        acting = for_compute(compute, actor, known and known.actor)
+        return actor_loss(config, acting, encoder, learnt, z_s, state_half, gumbel)
 
     loss_actor, gradient = jax.value_and_grad(loss_of_actor)(agent.online.actor)
     actor, actor_state = _descend(actor_optimiser(config), gradient, agent.actor_optimiser, agent.online.actor)
 
+    rounded = agent.rounded
+    if rounded is not None:
+        assert rounded_critic is not None
+        now = rounded.online._replace(actor=round_weights(actor), critic=rounded_critic)
+        rounded = rounded._replace(online=now)
     new = dataclasses.replace(
         agent,
         online=dataclasses.replace(agent.online, actor=actor, critic=critic),
         actor_optimiser=actor_state,
         critic_optimiser=critic_state,
+        rounded=rounded,
     )
     return new, ActorCriticMetrics(loss_critic, loss_actor, q, target, agent.online.critic.td_error(q, target))
 

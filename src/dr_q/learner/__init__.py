@@ -2,7 +2,15 @@
 
 from dr_q.learner.learner import Learner
 from dr_q.learner.placement import Device, Placement
-from dr_q.learner.steps import LearnerSpec, PendingTransition, SeedStates, init_states, packet_layout, root_keys
+from dr_q.learner.steps import (
+    LearnerSpec,
+    PendingTransition,
+    SeedStates,
+    init_states,
+    packet_layout,
+    root_keys,
+    round_agents,
+)
 
 __all__ = [
     "Device",
@@ -14,4 +22,5 @@ __all__ = [
     "init_states",
     "packet_layout",
     "root_keys",
+    "round_agents",
 ]

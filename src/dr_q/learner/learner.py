@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,11 +34,6 @@ REWARD_SCALE = "reward_scale"
 _RECORDED_AT_ONCE = 1_024
 """Recorded transitions that go to the device together, and how many bytes of frames at most."""
 _RECORDED_BYTES = 64 * 2**20
-
-
-def _donated(states: SeedStates) -> DonatedState:
-    # Replays apart: programs must not differ in more than they have to between capacities, or results would.
-    return DonatedState(states, apart=states.replays)
 
 
 class Learner:
@@ -71,7 +67,17 @@ class Learner:
     @property
     def states(self) -> SeedStates:
         """Agents and replays as they are now; the next step may write over them."""
-        return self._donated.tree
+        states: SeedStates = self._donated.tree
+        if states.agents.rounded is None:
+            return states
+        return states._replace(agents=eqx.tree_at(lambda agents: agents.rounded, states.agents, None))
+
+    def _keep(self, states: SeedStates) -> None:
+        """Learn with these from now on."""
+        if self.spec.config.compute != "float32":
+            states = states._replace(agents=self._programs.round_agents(states.agents))
+        # Replays apart: programs must not differ in more than they have to between capacities, or results would.
+        self._donated = DonatedState(states, apart=states.replays)
 
     def begin(self, obs: dict[str, np.ndarray]) -> None:
         """Fresh agents, acting on their first observations, [S x L, ...]."""
@@ -92,7 +98,7 @@ class Learner:
             states = states._replace(
                 agents=self._programs.agents_around(self.placement.put(filled), self.placement.put(scale))
             )
-        self._donated = _donated(states)
+        self._keep(states)
 
     def begin_acting(self, obs: dict[str, np.ndarray], *, at_random: bool = True) -> None:
         """Choose the first actions of a run, on observations [S x L, ...]."""
@@ -148,7 +154,7 @@ class Learner:
             # What a step donates must be the device's own; here it may be memory that numpy still holds, whatever
             # device_put's may_alias says. A GPU's is its own, and has no room for a copy of a large replay.
             placed = self._programs.copy(placed)
-        self._donated = _donated(placed)
+        self._keep(placed)
         self.pending = self.placement.put(pending)
         if self.frames is not None:
             self.frames.restore(np.asarray(states.replays.storage.cursor))

@@ -49,6 +49,7 @@ class Programs:
         self.init_states = function(functools.partial(steps.init_states, spec))
         self.first_action = function(functools.partial(steps.first_action, spec))
         self.first_policy_action = function(functools.partial(steps.first_policy_action, spec))
+        self.round_agents = function(functools.partial(steps.round_agents, spec))
         self.agents_around = function(functools.partial(steps.agents_around, spec))
         self.add_recorded = donating(steps.add_recorded)
         self.act_randomly, self.act = donating(steps.act_randomly), donating(steps.act)

@@ -124,6 +124,11 @@ def agents_around(spec: LearnerSpec, networks: drq.Networks, reward_scale: Float
     return jax.vmap(one)(networks, reward_scale)
 
 
+def round_agents(spec: LearnerSpec, agents: drq.Agent) -> drq.Agent:
+    """The agents with their weights in 16 bit, which updates with `--compute mixed` keep."""
+    return jax.vmap(functools.partial(drq.round_agent, spec.config))(agents)
+
+
 def add_recorded(
     spec: LearnerSpec, states: SeedStates, recorded: rp.Transition, count: Int[Array, "S"]
 ) -> tuple[SeedStates, None]:

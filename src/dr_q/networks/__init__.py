@@ -15,7 +15,7 @@ from dr_q.networks.encoder import (
 )
 from dr_q.networks.half import HalfWeight, Weight, norm_types
 from dr_q.networks.layers import MLP, Conv, Linear, product, product_back, product_of_weight
-from dr_q.networks.mixed import for_compute
+from dr_q.networks.mixed import Rounded, for_compute, round_weights
 from dr_q.networks.norm import Activation, NormResiduals, NormTypes, norm_backward, norm_forward, normed
 from dr_q.networks.normaliser import Normaliser
 from dr_q.networks.packed_convolutions import packs_images
@@ -42,6 +42,7 @@ __all__ = [
     "Normaliser",
     "Predictor",
     "RewardPrediction",
+    "Rounded",
     "StateActionEncoder",
     "StateEncoder",
     "StepPrediction",
@@ -63,4 +64,5 @@ __all__ = [
     "product",
     "product_back",
     "product_of_weight",
+    "round_weights",
 ]

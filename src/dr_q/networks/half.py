@@ -3,7 +3,7 @@
 A forward product rounds its operands to float16, which has the mantissa of tf32, in which a GPU multiplies float32. The
 two products of its gradient round theirs to bfloat16, which has the range of float32: gradients are small.
 
-A layer computes so if its weight is a `HalfWeight`: `mixed` makes them, once for an update. `layers.product` is the
+A layer computes so if its weight is a `HalfWeight`, which `mixed.for_compute` makes. `layers.product` is the
 plain formula, and the same functions with a plain weight are what the tests compare with.
 """
 
@@ -29,10 +29,8 @@ class HalfWeight(eqx.Module):
     """For the gradients of what was multiplied with it."""
 
     @staticmethod
-    def of(weight: "Float[Array, '...'] | HalfWeight") -> "HalfWeight":
+    def of(weight: Float[Array, "..."]) -> "HalfWeight":
         """The same weight for 16-bit products."""
-        if isinstance(weight, HalfWeight):
-            return weight
         constant = jax.lax.stop_gradient(weight)
         return HalfWeight(weight, constant.astype(FORWARD), constant.astype(BACKWARD))
 

@@ -5,9 +5,10 @@ and the reward head's outputs), and InfoNCE. They are small. The networks that l
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
+from jaxtyping import Array, Float
 
 from dr_q.config import Compute
 from dr_q.networks.actor import Actor, DiscreteActor
@@ -18,15 +19,37 @@ from dr_q.networks.half import HalfWeight
 Network = TypeVar("Network", Encoder, TwinCritic, Actor | DiscreteActor)
 
 
-def for_compute(compute: Compute, network: Network) -> Network:
-    """A network as an update computes with it; its gradients are those of the network given."""
+class Rounded(NamedTuple):
+    """What a network's weights are rounded to, of the layers that multiply with 16-bit operands."""
+
+    forward: list[Float[Array, "..."]]
+    """For forward products."""
+    backward: list[Float[Array, "..."]] | None
+    """For gradients; None for a network through which none flow."""
+
+
+def round_weights(network: Network) -> Rounded:
+    """What a network's weights are rounded to."""
+    halves = [HalfWeight.of(weight) for weight in _weights(network)(network)]
+    return Rounded([half.forward for half in halves], [half.backward for half in halves])
+
+
+def for_compute(compute: Compute, network: Network, rounded: Rounded | None = None) -> Network:
+    """A network as an update computes with it; its gradients are those of the network given.
+
+    Args:
+        compute: The setting.
+        network: The network, in float32.
+        rounded: What `round_weights` gave of it, if that is known already.
+    """
     if compute == "float32":
         return network
-    return eqx.tree_at(_weights(network), network, replace_fn=HalfWeight.of, is_leaf=_is_half)
-
-
-def _is_half(x: Any) -> bool:
-    return isinstance(x, HalfWeight)
+    pick = _weights(network)
+    if rounded is None:
+        return eqx.tree_at(pick, network, replace_fn=HalfWeight.of)
+    backward = rounded.forward if rounded.backward is None else rounded.backward
+    halves = [HalfWeight(*of_weight) for of_weight in zip(pick(network), rounded.forward, backward, strict=True)]
+    return eqx.tree_at(pick, network, halves)
 
 
 def _weights(network: Any) -> Callable[[Any], list[Any]]:

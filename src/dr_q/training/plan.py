@@ -12,7 +12,7 @@ import jax
 from dr_q import replay as rp
 from dr_q.envs import EnvSpec
 from dr_q.kit import ConfigError, spelled
-from dr_q.learner import Device, LearnerSpec, Placement, SeedStates, init_states, root_keys
+from dr_q.learner import Device, LearnerSpec, Placement, SeedStates, init_states, root_keys, round_agents
 from dr_q.networks import conv_outputs
 from dr_q.settings import Settings
 from dr_q.spaces import Image
@@ -143,14 +143,15 @@ def _plan(spec: LearnerSpec, seeds: int, devices: int, memory: Memory) -> Plan:
         return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
     def build() -> SeedStates:
-        return init_states(spec._replace(frames_on_host=False), root_keys([0]))
+        states = init_states(spec._replace(frames_on_host=False), root_keys([0]))
+        return states._replace(agents=round_agents(spec, states.agents))
 
     agent, replay = jax.eval_shape(build)
     assert replay.storage.obs is not None
     frames = size(replay.storage.obs)
     on_host = spec.frames_on_host
     parts = [
-        MemoryPart("networks and targets", here * size((agent.online, agent.target))),
+        MemoryPart("networks and targets", here * size((agent.online, agent.target, agent.rounded))),
         MemoryPart("optimisers", here * size((agent.encoder_optimiser, agent.actor_optimiser, agent.critic_optimiser))),
         MemoryPart(f"replay of {spec.capacity:,} slots: observations", (seeds if on_host else here) * frames, on_host),
         MemoryPart("replay: all else", here * (size(replay) - frames)),
