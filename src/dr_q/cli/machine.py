@@ -104,7 +104,7 @@ class Bench:
     json: Path | None = option(None, "a file to write the numbers to as well", metavar="FILE")
     run_settings: dict[str, Any] = options_of(Settings, "seeds", "num_envs")
     execution: dict[str, bool] = options_of(Execution, "in_process")
-    algorithm: dict[str, Any] = options_of(Config, "replay_capacity", by_preset=True)
+    algorithm: dict[str, Any] = options_of(Config, "compute", "replay_capacity", by_preset=True)
 
     def run(self) -> int:
         """Measure."""
@@ -115,7 +115,7 @@ class Bench:
         if self.json is not None:
             check_can_write(self.json)  # before minutes of measuring
         settings = make_settings(self.task, preset_name=self.preset, changes=self.algorithm, **self.run_settings)
-        if self.algorithm:  # slots that a run could not fill are not allocated
+        if "replay_capacity" in self.algorithm:  # slots that a run could not fill are not allocated
             settings = dataclasses.replace(settings, steps=max(settings.steps, settings.config.replay_capacity))
         figures = bench(
             settings,

@@ -59,6 +59,8 @@ class Figures:
     """A round with the paper's evaluation schedule."""
     envs: int = 1
     """Environments of each seed."""
+    compute: str = "float32"
+    """How updates multiply."""
 
     def markdown(self) -> str:
         """A table to paste into an issue."""
@@ -82,7 +84,8 @@ class Figures:
             rate = 1000 * self.seeds * self.envs / self.evaluated_step
             rows.insert(1, (f"seed-steps/s with {EVAL_EPISODES} episodes every {EVAL_EVERY:,} steps", f"{rate:,.0f}"))
         envs = "" if self.envs == 1 else f" of {self.envs} environments"
-        head = f"`{self.task}`, {self.preset}, {self.seeds} seeds{envs}, replay of {self.capacity:,} slots"
+        compute = "" if self.compute == "float32" else f" --compute {self.compute}"
+        head = f"`{self.task}`, {self.preset}{compute}, {self.seeds} seeds{envs}, replay of {self.capacity:,} slots"
         machine = ", ".join(f"{name} {value}" for name, value in self.machine.items())
         table = "\n".join(f"| {name} | {value} |" for name, value in rows)
         return f"{head}\n\n| what | measured |\n|---|---|\n{table}\n\n{machine}"
@@ -172,6 +175,7 @@ def _measure(
         peak_bytes=(device.memory_stats() or {}).get("peak_bytes_in_use") if device.platform != "cpu" else None,
         evaluated_step=None if evaluated is None else 1000 * evaluated,
         envs=lanes,
+        compute=settings.config.compute,
     )
 
 

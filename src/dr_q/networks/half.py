@@ -32,7 +32,10 @@ class HalfWeight(eqx.Module):
     def of(weight: Float[Array, "..."]) -> "HalfWeight":
         """The same weight for 16-bit products."""
         constant = jax.lax.stop_gradient(weight)
-        return HalfWeight(weight, constant.astype(FORWARD), constant.astype(BACKWARD))
+        # The same numbers as of a conversion alone. XLA for GPUs makes a kernel of its own of that one, but puts this
+        # one into the kernel that has made the weight.
+        rounded = jax.lax.reduce_precision(constant, exponent_bits=8, mantissa_bits=7)
+        return HalfWeight(weight, constant.astype(FORWARD), rounded.astype(BACKWARD))
 
     @property
     def shape(self) -> tuple[int, ...]:
