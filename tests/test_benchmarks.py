@@ -121,7 +121,7 @@ def test_times_of_a_step_are_those_of_todays_columns():
     parts = [f"ms_{part}" for part in (*PARTS, "other")]
     assert versions.milliseconds_per_step([last]) == pytest.approx(sum(float(last[name]) for name in parts))
     with pytest.raises(ValueError, match="other columns of times"):
-        versions.milliseconds_per_step(rows("dmc-dog-walk"))
+        versions.milliseconds_per_step(rows("dmc-acrobot-swingup"))
 
 
 def test_return_against_wall_time_comes_from_the_records_of_runs(tmp_path, monkeypatch):
