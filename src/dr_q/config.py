@@ -301,13 +301,13 @@ class Config:
     )  # fmt: skip
     target_period: int = setting(
         250,
-        "RL updates between copies to the target networks, and encoder updates at each copy",
+        "RL updates between copies to the target networks; at each copy the encoder is trained (encoder_updates)",
         group=_TARGETS, paper="Target update frequency", symbol="T_target", unit="updates", least=1, most=100_000,
         change="rarely: it also sets how often the encoder is updated",
     )  # fmt: skip
     encoder_updates: int = setting(
         0,
-        "encoder updates at each copy to the target networks, at most target_period; 0 means as many as that",
+        "encoder updates at each copy to the target networks, at most target_period; 0 means target_period",
         group=_TARGETS, unit="updates", least=0, most=100_000,
         change="set it below target_period to save time: encoder updates are most of the computation",
     )  # fmt: skip

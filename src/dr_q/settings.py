@@ -152,7 +152,7 @@ class Settings:
     )  # fmt: skip
     warmup_steps: int = setting(
         1_000,
-        "with init: agent steps in which the policy acts, with noise, before the first update; 1 with prefill",
+        "with init: agent steps in which the policy acts, with noise, before the first update; with prefill it is 1",
         group=_RUN, unit="agent steps", least=1, most=MOST_STEPS,
         change="raise it if the first updates after init harm the policy",
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, MultiDiscrete
-from gymnasium.wrappers import TimeLimit, TransformAction
+from gymnasium.wrappers import TimeLimit, TransformAction, TransformReward
 
 from dr_q.envs import (
     NOISE_DIMS,
@@ -84,6 +84,12 @@ def test_known_bounds_and_lengths():
     assert len(set(zip(quadruped.action.low, quadruped.action.high, strict=True))) > 1
     assert (quadruped.episode_length, quadruped.action_repeat, quadruped.can_terminate) == (500, 2, False)
     assert (humanoid.episode_length, humanoid.action_repeat) == (1000, 1)
+
+
+def test_the_time_limit_of_an_unregistered_environment_is_known():
+    for make in (lambda: TimeLimit(toys.Walk(), 7), lambda: TransformReward(TimeLimit(toys.Walk(), 7), lambda reward: reward)):
+        assert make_env(make).spec.episode_length == 7
+    assert make_env(toys.Walk).spec.episode_length is None
 
 
 def test_dmc_is_truncated_never_terminated():

@@ -277,9 +277,29 @@ class ChannelsInTheMiddle(GreyImage):
         return np.full((32, 36, 40), self.t, np.uint8)
 
 
+class OtherDtype(gymnasium.Env):
+    """Observations of float64 in a space of float32, which Gymnasium's checker warns of in every environment."""
+
+    observation_space = spaces.Box(-9, 9, (2,), np.float32)
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.uniform(size=2), {}
+
+    def step(self, action):
+        return self.np_random.uniform(size=2), 1.0, False, False, {}
+
+
+def registered_other_dtype() -> gymnasium.Env:
+    spec = gymnasium.envs.registration.EnvSpec("OtherDtype-v0", entry_point=OtherDtype, max_episode_steps=20)
+    return gymnasium.make(spec)
+
+
 @pytest.mark.parametrize(
     ("make", "what", "said"),
     [
+        (registered_other_dtype, "Gymnasium's checker", "expecting numpy array dtype to be float32"),
         (SharesItsState, "independent", "stepping another environment in the same process changed this one, at step "),
         (SucceedsQuietly, "success", "info['success'] is not read"),
         (GreyImage, "images", "of shape (40, 36) is taken for 1,440 plain numbers"),

@@ -198,6 +198,17 @@ def test_a_row_with_too_many_or_too_few_values_is_refused(row, tmp_path, capsys)
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_runs_from_before_a_setting_had_its_default(tmp_path):
+    """So they are told apart from runs with another value, and are those of runs with the default."""
+    config = {"infonce_weight": 0.1}
+    make_run(tmp_path / "before", config=config, changed={})
+    make_run(tmp_path / "default", config={**config, "encoder_updates": 0}, changed={}, seeds=(2, 3))
+    other = {"encoder_updates": 50}
+    make_run(tmp_path / "other", config={**config, **other}, changed=other, seeds=(4, 5))
+    named = {(r.preset, r.seed) for r in read_results([tmp_path])}
+    assert named == {*(("dr.q", seed) for seed in range(4)), *(("dr.q+encoder_updates=50", seed) for seed in (4, 5))}
+
+
 def test_several_runs_of_one_task_and_seed_are_labelled_by_run(tmp_path, capsys):
     """Repetitions are not refused: they are listed by their folders, and what agrees keeps its preset's name."""
     make_run(tmp_path / "runs" / "ant")

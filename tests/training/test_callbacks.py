@@ -21,10 +21,12 @@ from dr_q.cli import main
 from dr_q.config import preset
 from dr_q.envs import PacketLayout, Transitions
 from dr_q.kit import DamagedFileError
-from dr_q.run_folder import policy_folder, read_run_json
+from dr_q.run_folder import Evaluation, policy_folder, read_run_json
 from dr_q.spaces import SINGLE, ObsSpec
+from dr_q.training.best import BestPolicies
 from dr_q.training.callbacks import Callbacks, given_callbacks
 from dr_q.training.episodes import EpisodeLog
+from dr_q.training.evaluate import Evaluated
 from tests.envs import toys
 from tests.training import tiny
 from tests.training.test_resume import assert_same
@@ -225,16 +227,16 @@ def test_patience_counts_evaluations_without_improvement_also_across_a_resume(tm
 
 def test_the_best_policy_over_time_is_kept_measured_again_and_goes_back_with_a_resume(tmp_path, capsys):
     run = tmp_path / "run"
-    done = train_scored([1, 3, 2, 2.5], out=run, quiet=False)
+    done = train_scored([1, 9, 3, 2.5], out=run, quiet=False)
     (best,) = done.best
-    assert (best.agent_steps, best.return_mean, best.fresh_return) == (40, pytest.approx(3), pytest.approx(2.5))
-    said = "best policy of seed 0: step 40, return 3.0 when it was chosen, 2.5 measured again on 2 fresh episodes"
+    assert (best.agent_steps, best.return_mean, best.fresh_return) == (80, pytest.approx(3), pytest.approx(2.5))
+    said = "best policy of seed 0: step 80, return 3.0 when it was chosen, 2.5 measured again on 2 fresh episodes"
     assert said in capsys.readouterr().out
     last, kept = dr_q.load(run), dr_q.load(run, which="best")
-    assert (last.agent_steps, kept.agent_steps, last.which, kept.which) == (120, 40, "last", "best")
-    assert repr(kept) == f"<dr_q.Policy of {kept.task}: best over time, step 40, seed 0>"
+    assert (last.agent_steps, kept.agent_steps, last.which, kept.which) == (120, 80, "last", "best")
+    assert repr(kept) == f"<dr_q.Policy of {kept.task}: best over time, step 80, seed 0>"
     assert (kept.returns[0], kept.fresh_returns[0]) == (pytest.approx(3), pytest.approx(2.5))
-    assert dr_q.load(run / "policy" / "best").agent_steps == 40
+    assert dr_q.load(run / "policy" / "best").agent_steps == 80
     with pytest.raises(dr_q.ConfigError, match="which must be last or best, got 'first'"):
         policy_folder(run, "first")
 
@@ -249,11 +251,26 @@ def test_the_best_policy_over_time_is_kept_measured_again_and_goes_back_with_a_r
     train_scored([1], resume=run, quiet=False)
     assert f"the checkpoint of step 160 is damaged ({damaged}: checksum differs)" in capsys.readouterr().out
     back = load_file(run / "policy" / "best" / "seed0.safetensors")
-    assert dr_q.load(run, which="best").agent_steps == 40
+    assert dr_q.load(run, which="best").agent_steps == 80
     assert all(np.array_equal(weights[name], back[name]) for name in weights)
     shutil.rmtree(run / "policy" / "best")
     with pytest.raises(dr_q.RunFolderError, match="no best policy in"):
         dr_q.load(run, which="best")
+
+
+def test_a_policy_that_has_not_learnt_is_best_only_until_the_first_that_has():
+    def evaluated(step: int, score: float) -> Evaluated:
+        policies: Any = {"w": np.full((1, 2), step)}
+        return Evaluated(step, policies, [Evaluation(0, step, step, score, 0.0, 1.0, 1)])
+
+    best, started = BestPolicies([0], 1, untrained_until=20), BestPolicies([0], 1)
+    for step, score in ((0, 5.0), (20, 9.0), (40, 3.0), (60, 2.0)):
+        for policies in (best, started):
+            policies.take(evaluated(step, score))
+        expected = {0: 0, 20: 20, 40: 40, 60: 40}[step]
+        assert best.chosen[0].agent_steps == expected
+        assert next(iter(best.weights.values())).tolist() == [[expected] * 2]
+    assert started.chosen[0].agent_steps == 20
 
 
 class Unkept(dr_q.Callback):

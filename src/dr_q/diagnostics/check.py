@@ -1,7 +1,10 @@
 """Whether DR.Q can train on an environment, looked at without training: the command `dr-q check`."""
 
 import contextlib
+import re
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,9 @@ from dr_q.kit import EnvError, spelled
 
 CHECK_STEPS = 500
 """Random steps that a check takes by default."""
+_CHECKER = "gymnasium.utils.passive_env_checker"
+_MOST_HEARD = 2
+"""Of the warnings of Gymnasium's checker, those that are shown."""
 
 
 def check_env(task: Any, steps: int = CHECK_STEPS, timeout: float = DEFAULT_TIMEOUT) -> list[Finding]:
@@ -55,12 +61,27 @@ def look_at_env(
     try:
         with contextlib.closing(watched), interrupting(watched.watchdog), keep_from_exiting(watched.watchdog):
             yield from examine(lambda: _WatchedEnv(task, watched), steps)
+        if watched.heard:
+            yield _heard(list(watched.heard))
     except EnvError as error:
         yield _failed(str(error))
 
 
+def _plain(warned: str) -> str:
+    """A warning of Gymnasium without its colour and its WARN."""
+    return re.sub(r"\x1b\[\d+m", "", warned).removeprefix("WARN: ")
+
+
 def _failed(why: str) -> Finding:
     return Finding("failed", False, why, "fix the environment")
+
+
+def _heard(warned: list[str]) -> Finding:
+    """What Gymnasium's own checker said."""
+    found = "; ".join(text.rstrip(".") for text in warned[:_MOST_HEARD])
+    found += f"; and {len(warned) - _MOST_HEARD} more" if len(warned) > _MOST_HEARD else ""
+    fix = "correct the environment or its spaces; dr-q converts observations to the dtype of their space"
+    return Finding("Gymnasium's checker", False, found, fix, warning=True)
 
 
 class _Watched:
@@ -71,22 +92,37 @@ class _Watched:
         if give_up is not None:
             self.watchdog.give_up = lambda _: give_up(_failed(self._late))
         self._option, self._what = spelled("env_timeout"), ""
+        self.heard: dict[str, None] = {}
+        """What Gymnasium's checker said meanwhile, in order and each once."""
 
     @property
     def _late(self) -> str:
         timeout = self.watchdog.timeout
         return f"{self._what} has not returned for {timeout:g} s ({self._option}); it hangs or is very slow"
 
-    def call(self, what: str, call: Callable[[], Any]) -> Any:
-        """What a call gives; EnvError if it takes too long."""
+    def call(self, what: str, call: Callable[[], Any], *, first: bool = True) -> Any:
+        """What a call gives; EnvError if it takes too long. Gymnasium checks the `first` of its kind."""
         self._what = what
         self.watchdog.begin(0)
         try:
-            return call()
+            with self._listening() if first else contextlib.nullcontext():
+                return call()
         except CallInterruptedError:
             raise EnvError(self._late) from None
         finally:
             self.watchdog.end()
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Keep what Gymnasium's checker warns of, which it does in every environment anew; pass on other warnings."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.filterwarnings("always", module=_CHECKER)
+            yield
+        for warning in caught:
+            if Path(warning.filename).stem == _CHECKER.rpartition(".")[2]:
+                self.heard[_plain(str(warning.message))] = None
+            else:
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
     def close(self) -> None:
         """End the thread that looks."""
@@ -97,11 +133,16 @@ class _WatchedEnv:
     """An environment whose calls are watched."""
 
     def __init__(self, task: Any, watched: _Watched):
-        self._call = watched.call
+        self._watched, self._called = watched, set[str]()
         self._env: Env = watched.call("making the environment", lambda: make_env(task))
         self.spec = self._env.spec
         if isinstance(self._env, Bounded):
             self.bounds = self._env.bounds
+
+    def _call(self, what: str, call: Callable[[], Any]) -> Any:
+        first = what not in self._called
+        self._called.add(what)
+        return self._watched.call(what, call, first=first)
 
     def reset(self, seed: int) -> dict[str, np.ndarray]:
         """Start an episode."""

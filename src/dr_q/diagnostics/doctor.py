@@ -42,8 +42,12 @@ def examine() -> Iterator[Finding]:
         ("matplotlib", "plot", "dr-q plot"),
         ("imageio_ffmpeg", "video", "dr-q video"),
         ("wandb", "wandb", "--wandb"),
-        ("sklearn", "report", "dr-q compare, report, analyse, experiment"),
+        ("sklearn", "report", "dr-q analyse, experiment"),
         ("ray", "ray", "dr-q sweep, experiment"),
+        ("optuna", "tune", "dr-q tune"),
+        ("minari", "minari", "--prefill minari:ID"),
+        ("onnx", "onnx", "dr-q export --format onnx"),
+        ("tensorboard", "tensorboard", "curves in a browser"),
     ):
         there = is_installed(module)
         yield Finding(

@@ -505,9 +505,16 @@ def _vector(leaves: list[tuple[str, spaces.Space]]) -> Vector:
     return Vector(size, fields=() if plain else tuple(fields), choices=tuple(choices))
 
 
-def _episode_length(env: gymnasium.Env) -> int | None:
+def _episode_length(env: Any) -> int | None:
+    """What the environment is registered with, or what a `TimeLimit` around one that is not registered has."""
     spec = getattr(env, "spec", None)
-    return None if spec is None else spec.max_episode_steps
+    if spec is not None and spec.max_episode_steps is not None:
+        return spec.max_episode_steps
+    while env is not None:
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            return env._max_episode_steps  # Gymnasium shows it nowhere else
+        env = getattr(env, "env", None)
+    return None
 
 
 def _step_seconds(env: gymnasium.Env) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dr_q.config import changed_settings, is_built_in
+from dr_q.config import Config, changed_settings, is_built_in, settings_of
 from dr_q.kit import ConfigError, output_csv, shortened
 from dr_q.run_folder import (
     RunRecord,
@@ -55,7 +55,11 @@ def deciding_settings(run: RunRecord) -> dict[str, Any]:
     own = {name: settings.get(name, usual[name]) for name in _OF_RUN}
     if not own["init"]:
         own["warmup_steps"] = usual["warmup_steps"]  # which only `init` makes use of
-    return {**settings.get("config", {}), **own}
+    recorded = settings.get("config", {})
+    added = (
+        {name: usual[name] for name in usual.keys() & settings_of(Config).keys() - recorded.keys()} if recorded else {}
+    )
+    return {**added, **recorded, **own}
 
 
 def changes_of(info: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,10 @@ from dr_q.training.evaluate import Evaluated
 
 
 class BestPolicy(NamedTuple):
-    """The best policy of a seed over time: that of the evaluation with the highest mean return."""
+    """The best policy of a seed over time: that of the evaluation with the highest mean return.
+
+    Evaluations before the first update count only as long as there are no others.
+    """
 
     seed: int
     """The seed."""
@@ -31,9 +34,16 @@ class BestPolicy(NamedTuple):
 class BestPolicies:
     """Keeps them. Their weights are part of a checkpoint, because a resumed run goes back to one."""
 
-    def __init__(self, seeds: list[int], episodes: int):
-        """`episodes`: number of fresh episodes of each seed."""
-        self._seeds, self._episodes = seeds, episodes
+    def __init__(self, seeds: list[int], episodes: int, untrained_until: int = -1):
+        """Without any yet.
+
+        Args:
+            seeds: The seeds.
+            episodes: Number of fresh episodes of each seed.
+            untrained_until: Agent steps up to which policies have not learnt anything. One of these is kept only until
+                the first evaluation of a policy that has.
+        """
+        self._seeds, self._episodes, self._untrained_until = seeds, episodes, untrained_until
         self.weights: dict[str, np.ndarray] = {}
         """Of all seeds, by name, [S, ...]; empty before the first evaluation."""
         self._chosen: list[BestPolicy] = []
@@ -53,7 +63,7 @@ class BestPolicies:
         self._latest = max(found, key=lambda best: best.return_mean).seed
         before = self._chosen or [None] * len(found)
         pairs = enumerate(zip(before, found, strict=True))
-        better = [i for i, (was, new) in pairs if was is None or new.return_mean > was.return_mean]
+        better = [i for i, (was, new) in pairs if was is None or self._is_better(new, was)]
         if not better:
             return
         arrays = named_arrays(done.policies)
@@ -64,6 +74,10 @@ class BestPolicies:
             self._unsaved.add(self._seeds[index])
             for name, x in self.weights.items():
                 x[index] = arrays[name][index]
+
+    def _is_better(self, new: BestPolicy, was: BestPolicy) -> bool:
+        has_learnt = was.agent_steps <= self._untrained_until < new.agent_steps
+        return has_learnt or new.return_mean > was.return_mean
 
     def save(self, run: Path, spaces: Spaces, record: Mapping[str, Any]) -> None:
         """Write the run's `policy/best`: weights that changed, and what they are; OSError if that cannot be."""

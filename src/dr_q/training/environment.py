@@ -31,11 +31,11 @@ def environment_record(settings: Settings, spec: EnvSpec) -> dict[str, Any]:
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """In what two environments differ, in words."""
+    """In what two environments differ, in words. Earlier versions did not know the limit of some: they wrote none."""
     return [
         "spaces" if name == "spaces" else f"{name} {now.get(name)}, the run's {before[name]}"
         for name in now
-        if name in before and before[name] != now[name]
+        if name in before and before[name] != now[name] and not (name == "episode_length" and before[name] is None)
     ]
 
 

@@ -296,7 +296,7 @@ class _Run:
         self.learner = Learner(plan.spec, self.seeds)
         self.log_every = options.log_interval(settings.steps)
         self.episodes = EpisodeLog(len(self.seeds), settings.num_envs, pool.spec.obs, self.config)
-        self.best = BestPolicies(self.seeds, settings.eval_episodes) if options.keep_best else None
+        self.best = self._best_policies(settings) if options.keep_best else None
         self.callbacks, self.info_keys = Callbacks(callbacks), info_keys
         self.view = RunView(folder, settings, self._policy_now, self.display.say)
         self.view.episode_returns = dict(zip(self.seeds, self.episodes.recent, strict=True))
@@ -332,6 +332,10 @@ class _Run:
             folder, settings, options.wandb, purge_from, self.display.say, **options.wandb_arguments
         )
 
+    def _best_policies(self, settings: Settings) -> BestPolicies:
+        has_policy = settings.init is not None or settings.pretrain_policy > 0
+        return BestPolicies(self.seeds, settings.eval_episodes, -1 if has_policy else self.schedule.learning_from)
+
     def _say_limits(self) -> None:
         """Say what the run will not do."""
         if self.settings.steps <= self.settings.learning_starts:
@@ -341,6 +345,12 @@ class _Run:
             self.display.say(
                 f"nothing will be learnt: all {self.settings.steps:,} steps {are}; give more {spelled('steps')} than "
                 f"{spelled(name)}, {self.settings.learning_starts:,}, or fewer of those{quick}"
+            )
+        asked, period = self.config.encoder_updates, self.config.target_period
+        if asked > period:
+            self.display.say(
+                f"{period} encoder updates at each copy to the target networks, every {period} RL updates: "
+                f"{spelled('encoder_updates')} {asked} is more than {spelled('target_period')}"
             )
         usual = settings_of(Settings)["warmup_steps"][0].default
         if self.settings.warmup_steps not in (usual, self.settings.learning_starts):
@@ -594,8 +604,8 @@ class _Run:
             if self.pool.spec.obs.images and jax.default_backend() == "cpu":
                 self.display.say(
                     f"learning begins, with {self.config.encoder_updates_per_sync} encoder updates at once: from "
-                    f"images on a CPU that may take many minutes ({spelled('batch_size')} and "
-                    f"{spelled('target_period')} make it less)"
+                    f"images on a CPU that may take minutes ({spelled('batch_size')} and "
+                    f"{spelled('encoder_updates')} make it less)"
                 )
             return
         what = f"after {self.step} steps seed {self.seeds[int(np.argmin(valid))]} has no window of "
