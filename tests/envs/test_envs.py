@@ -87,7 +87,10 @@ def test_known_bounds_and_lengths():
 
 
 def test_the_time_limit_of_an_unregistered_environment_is_known():
-    for make in (lambda: TimeLimit(toys.Walk(), 7), lambda: TransformReward(TimeLimit(toys.Walk(), 7), lambda reward: reward)):
+    def limited() -> TimeLimit:
+        return TimeLimit(toys.Walk(), 7)
+
+    for make in (limited, lambda: TransformReward(limited(), lambda reward: reward)):
         assert make_env(make).spec.episode_length == 7
     assert make_env(toys.Walk).spec.episode_length is None
 
