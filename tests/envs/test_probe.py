@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 import dr_q
 from dr_q.cli import main
@@ -292,7 +293,7 @@ class OtherDtype(gymnasium.Env):
 
 
 def registered_other_dtype() -> gymnasium.Env:
-    spec = gymnasium.envs.registration.EnvSpec("OtherDtype-v0", entry_point=OtherDtype, max_episode_steps=20)
+    spec = EnvSpec("OtherDtype-v0", entry_point=OtherDtype, max_episode_steps=20)
     return gymnasium.make(spec)
 
 
