@@ -208,7 +208,7 @@ class Recorder:
                 sums["infonce"] += (agent.mutual_information_loss(z_s, target[:, t]) * alive).mean()
                 sums["done"] += self.drq.masked_mse(done, 1 - not_done[:, t], alive)
                 alive = alive * not_done[:, t]
-        self.arrays |= {f"enc/loss_{name}": np.array(value, np.float32) for name, value in sums.items()}
+        self.arrays |= {f"enc/loss_{name}": np.array(float(value), np.float32) for name, value in sums.items()}
 
     def _actor_critic(self) -> None:
         agent = self.agent

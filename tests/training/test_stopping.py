@@ -280,6 +280,34 @@ def test_signals_of_forked_children_are_not_the_parents():
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
+CHILDREN = """
+import os, signal, time
+from dr_q.training.signals import Signals
+children = []
+begun, begin = os.pipe()
+with Signals("stopping"):
+    for _ in range(2):
+        child = os.fork()
+        if not child:
+            os.write(begin, b"1")
+            time.sleep(60)
+            os._exit(0)
+        os.read(begun, 1)
+        children.append(child)
+    os.kill(children[0], signal.SIGTERM)
+    print(os.WTERMSIG(os.waitpid(children[0], 0)[1]))
+print("left")
+os.kill(children[1], signal.SIGKILL)
+"""
+
+
+def test_forked_children_can_be_terminated_and_keep_nothing_from_ending():
+    """As those of `AsyncVectorEnv`, or of an environment with a simulator in a process."""
+    command = [sys.executable, "-c", CHILDREN]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=40)
+    assert (done.stdout, done.stderr) == (f"{int(signal.SIGTERM)}\nleft\n", "")
+
+
 def test_a_wake_that_comes_right_before_the_main_thread_waits_is_sent_again(monkeypatch):
     send, sent = signal.pthread_kill, []
 

@@ -472,9 +472,13 @@ def _leaves(space: spaces.Space, name: str, path: str = "") -> list[tuple[str, s
     if inner:
         return [leaf for key, x in inner for leaf in _leaves(x, name, f"{path}/{key}" if path else key)]
     if inner is not None or not (isinstance(space, spaces.Box | spaces.MultiBinary) or _choices(space) is not None):
+        where, without = "", ""
+        if path:  # of a Dict or Tuple
+            where, without = f" at '{path}'", "gymnasium.wrappers.FilterObservation(env, KEYS) leaves it out, or "
         raise TaskError(
-            f"{name} has observations in {space}; DR.Q needs Box, Discrete, MultiDiscrete, MultiBinary, and Dicts and "
-            "Tuples of these; wrap it: gymnasium.wrappers.TransformObservation(env, TO_ARRAY, spaces.Box(...))"
+            f"{name} has observations in {space}{where}; DR.Q needs Box, Discrete, MultiDiscrete, MultiBinary, and "
+            f"Dicts and Tuples of these; wrap it: {without}gymnasium.wrappers.TransformObservation(env, TO_ARRAY, "
+            "spaces.Box(...))"
         )
     return [(path, space)]
 

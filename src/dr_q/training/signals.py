@@ -127,15 +127,29 @@ class Signals:
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._fd_before)
         _active.remove(self)
+        self._mouth.shutdown(socket.SHUT_RDWR)  # closing it is not enough where a child still has it
         self._mouth.close()
         self._listener.join()
         self._ear.close()
 
+    def leave_to_parent(self) -> None:
+        """In a child that was forked meanwhile, which can then be terminated.
+
+        SIGINT stays without effect: a terminal sends it to all processes, and the parent decides when to stop.
+        """
+        for number in (signal.SIGTERM, WAKE):
+            signal.signal(number, self._before[number])
+        self._mouth.close()
+        self._ear.close()
+
 
 def _after_fork() -> None:
-    """A child's signals are not its parent's."""
-    if _active:
-        signal.set_wakeup_fd(-1)
+    """A child's signals are not its parent's. Environments fork: `AsyncVectorEnv`, or `multiprocessing` on Linux."""
+    if not _active:
+        return
+    signal.set_wakeup_fd(-1)
+    while _active:
+        _active.pop().leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -12,6 +12,7 @@ The environments of a VectorEnv must reset independently, each when its own epis
 """
 
 import dataclasses
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -207,7 +208,7 @@ class _Vector:
         try:
             self._env.close()
         except Exception as error:  # everything is done by then: no reason to lose it
-            print(f"dr-q: {self._name} failed in close(): {failure(error)}")
+            print(f"dr-q: {self._name} failed in close(): {failure(error)}", file=sys.stderr)
 
     def _reset_one(self, lane: int, seed: int | None) -> None:
         mask = np.arange(self.count) == lane
