@@ -135,23 +135,24 @@ def assert_close(ours, theirs, relative=1e-5):
 
 
 def assert_weights(ours, theirs, absolute: float, share: float = 1e-4, largest: float = 3e-4):
-    """All entries agree, but for the `share` of a large array that may be off by a step of the optimiser.
+    """All entries agree, but for the `share` of those of a large network, which may be off by a step of the optimiser.
 
-    Adam divides by the size of a gradient. If that is almost 0, rounding decides the step: in recorded cases of 99,330
+    Adam divides by the size of a gradient. If that is almost 0, rounding decides the step: in recorded cases of 25,090
     to 2.8 million weights this was 1 to 4 in 100,000.
     """
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
-    for (path, mine), other in zip(jax.tree.leaves_with_path(ours), jax.tree.leaves(theirs), strict=True):
-        off = np.abs(np.asarray(mine) - np.asarray(other))
-        name, worst = jax.tree_util.keystr(path), float(np.max(off))
-        assert np.sum(off > absolute) <= int(share * off.size), f"{name} is off by {worst:.2e}"
-        assert worst <= max(absolute, largest), f"{name} is off by {worst:.2e}"
+    off = jax.tree.map(lambda mine, other: np.abs(np.asarray(mine) - np.asarray(other)), ours, theirs)
+    worst = max(((float(x.max()), jax.tree_util.keystr(path)) for path, x in jax.tree.leaves_with_path(off)))
+    said = f"{worst[1]} is off by {worst[0]:.2e}"
+    sizes, beyond = zip(*((x.size, np.sum(x > absolute)) for x in jax.tree.leaves(off)), strict=True)
+    assert sum(beyond) <= int(share * sum(sizes)), f"{said}, and {sum(beyond)} of {sum(sizes)} by more than {absolute}"
+    assert worst[0] <= max(absolute, largest), said
 
 
-def test_weights_may_differ_in_few_entries_of_large_arrays_alone():
+def test_weights_may_differ_in_few_entries_of_large_networks_alone():
     zeros, few, many, far = (np.zeros(20_000, np.float32) for _ in range(4))
     few[:2], many[:3], far[0] = 1e-5, 1e-5, 1e-3
-    assert_weights([few], [zeros], absolute=1e-6)
+    assert_weights([few[:9_000], few[9_000:]], [zeros[:9_000], zeros[9_000:]], absolute=1e-6)
     for off in (many, far, few[:9_000]):
         with pytest.raises(AssertionError, match="is off by"):
             assert_weights([off], [zeros[: off.size]], absolute=1e-6)
