@@ -162,9 +162,10 @@ def readme(headline: Sequence[ReferenceComparison], compared: Sequence[Reference
     early, late = headline[0], headline[-1]
     total, gap = len(paper_tasks()), late.suites[0].difference
     learns = (
-        f"- **It learns as the authors' code does.** Over {len(late.pair.tasks)} of the paper's {total} tasks, scores "
-        f"at {late.agent_steps:,} agent steps minus those of\n  the authors' runs are {gap.value:+.1%} of the "
-        f"published final score (95% CI {gap.low:+.1%} to {gap.high:+.1%}; [results](docs/results.md))."
+        f"- **It learns as the authors' code does.** At {late.agent_steps:,} agent steps, over "
+        f"{len(late.pair.tasks)} of the paper's {total} tasks, the mean difference from\n  the authors' runs is "
+        f"{gap.value:+.1%} of a task's published final score (95% CI {gap.low:+.1%} to {gap.high:+.1%};\n  "
+        "[results](docs/results.md))."
     )
     last = {row.task: row for one in compared if one.preset == PRESET for row in one.pair.tasks}
     rows = ["| task | dr-q | authors' runs | agent steps | seeds |", "|---|---|---|---|---|"]
