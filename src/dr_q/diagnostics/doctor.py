@@ -47,7 +47,6 @@ def examine() -> Iterator[Finding]:
         ("optuna", "tune", "dr-q tune"),
         ("minari", "minari", "--prefill minari:ID"),
         ("onnx", "onnx", "dr-q export --format onnx"),
-        ("tensorboard", "tensorboard", "curves in a browser"),
     ):
         there = is_installed(module)
         yield Finding(
